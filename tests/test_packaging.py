@@ -418,7 +418,7 @@ class DocumentsTest(absltest.TestCase):
         self.assertEqual(
             actual,
             {
-                'label.classes', 'label.multilabel', 'span.null',
+                'label.classes', 'label.multilabel', 'span.biases', 'span.null',
                 'tag.classes', 'soft_tag.temperature',
                 'soft.temperature',
                 'soft_span.temperature', 'patience.width', 'embed.width',

@@ -53,6 +53,7 @@ class EncoderSource:
         multilabel: whether a text may have several labels, or none.
         tied: a row whose head has no weights but the encoder's.
         tag_pooler, tag_tokens: settings of the row `tag`.
+        span: settings of the row `span` that are not the defaults.
     """
 
     where: str
@@ -68,6 +69,7 @@ class EncoderSource:
     tied: str | None = None
     tag_pooler: str = 'none'
     tag_tokens: str = 'all'
+    span: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,6 +203,8 @@ def make(
                 'tokens': source.tag_tokens,
                 'classes': len(source.labels),
             }
+        if row == 'span':
+            settings |= source.span
         rows[row] = RowConfig(1.0, settings)
     scores = any(
         row in rows and rows[row].settings.get('classes', 1) == 1

@@ -17,6 +17,7 @@ from infoword_tf.inference.loaded import Loaded
 from infoword_tf.layers.lexical import VOCABULARY
 from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.label import NO_POOLER
+from infoword_tf.objectives.span import CONDITIONAL
 from infoword_tf.objectives.tag import ALL, FIRST
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.tokenizer import TextTokenizer
@@ -31,6 +32,7 @@ from infoword_tf.weights import (
 from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.kinds import ARCHITECTURES
 from infoword_tf.weights.names import (
+    Lines,
     Naming,
     after_padding,
     is_unnamed_bias,
@@ -39,11 +41,24 @@ from infoword_tf.weights.tensors import SINGLE, open_folder
 
 CONFIG = 'config.json'
 _POSITIONS = 'position_embeddings'
-TAGS = 'ForTokenClassification'  # how the name of such an architecture ends
-# Where config.json says how labels of tokens become spans.
+# Rows by how the names of architectures end.
+TASKS = {
+    'ForSequenceClassification': 'label',
+    'ForTokenClassification': 'tag',
+    'ForQuestionAnswering': 'span',
+}
+_CHOOSES = 'ForMultipleChoice'
+# Where config.json says how labels of tokens become spans, and how answers are
+# extracted.
 PARAMETERS, OF_TAGS, STRATEGY = (
     'task_specific_params', 'token-classification', 'aggregation_strategy'
 )  # fmt: skip
+OF_SPANS = 'question-answering'
+# Settings of the row `span` by key there.
+_OF_SPANS = {
+    'handle_impossible_answer': 'null', 'max_question_len': 'question',
+    'max_answer_len': 'longest',
+}  # fmt: skip
 # `Architecture.notes` of all kinds.
 _NOTES = {
     'auto_map': 'code of this repository (auto_map) is not run: it is read '
@@ -81,6 +96,13 @@ def read(folder: pathlib.Path) -> EncoderSource:
     config = files.read_json(path)
     encoder = architectures.encoder_of(config, str(path))
     kind = config['model_type']
+    if (name := _name(config)).endswith(_CHOOSES):
+        raise errors.InputError(
+            'multiple_choice_folder',
+            f'{path} is of the architecture {name}, whose head chooses among '
+            'texts and cannot be converted; name another one in architectures '
+            f'({name.removesuffix(_CHOOSES)}Model) to convert the encoder',
+        )
     architecture, naming = ARCHITECTURES[kind], _naming(config)
     labels, problem = labels_of(config), config.get(PROBLEM)
     if problem == NUMBER and 'label' in naming.heads:
@@ -132,37 +154,57 @@ def read(folder: pathlib.Path) -> EncoderSource:
         labels=labels,
         multilabel=problem == SEVERAL,
         tied=_tied(config, encoder),
-        tag_pooler=_tag_pooler(kind),
+        tag_pooler=_token_pooler(kind, 'tag'),
         tag_tokens=_tag_tokens(config),
+        span=_span(config),
     )
 
 
-def _naming(config: Mapping[str, Any], tags: bool | None = None) -> Naming:
+def _name(config: Mapping[str, Any]) -> str:
+    """Returns the name of the architecture; '' where the file names none."""
+    return (config.get('architectures') or [''])[0]
+
+
+def _naming(config: Mapping[str, Any], task: str | None = None) -> Naming:
     """Chooses the names of the weights beside a config.json.
 
     Args:
         config: content of the file.
-        tags: whether labels are of tokens, not of texts; None: the file says
-            it.
+        task: the row of TASKS whose head there is; None: the file says it.
     """
     architecture = ARCHITECTURES[config['model_type']]
     naming = architecture.naming
-    if tags is None:
-        names = config.get('architectures') or ['']
-        tags = names[0].endswith(TAGS) and bool(architecture.tags)
-    if tags:  # both heads may have the same names
+    if task is None:
+        name = _name(config)
+        task = next((row for x, row in TASKS.items() if name.endswith(x)), '')
+    if names := _of_tokens(config['model_type'], task):
+        # Heads of several tasks may have the same names.
         heads = {k: x for k, x in naming.heads.items() if k != 'label'}
-        naming = naming._replace(heads=heads | {'tag': architecture.tags})
+        naming = naming._replace(heads=heads | {task: names})
     if architecture.adapt:
         naming = architecture.adapt(naming, config)
     first = architectures.first_position(config)
     return after_padding(naming, first) if first else naming
 
 
-def _tag_pooler(kind: str) -> str:
-    """Returns the activation below the scores of tokens."""
+def _of_tokens(kind: str, row: str) -> Lines:
+    """Returns the names of a head on tokens, `tag` or `span`; {}: none."""
     known = ARCHITECTURES[kind]
-    return known.classes if 'pooler_kernel' in known.tags else NO_POOLER
+    return {'tag': known.tags, 'span': known.spans}.get(row, {})
+
+
+def _token_pooler(kind: str, row: str) -> str:
+    """Returns the activation below the scores of a head on tokens."""
+    pools = 'pooler_kernel' in _of_tokens(kind, row)
+    return ARCHITECTURES[kind].classes if pools else NO_POOLER
+
+
+def _span(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads the settings of the row `span`."""
+    known = (config.get(PARAMETERS) or {}).get(OF_SPANS) or {}
+    pooler = _token_pooler(config['model_type'], 'span')
+    ours = {x: known[key] for key, x in _OF_SPANS.items() if key in known}
+    return {'pooler': pooler, 'biases': True, **ours}
 
 
 def _tag_tokens(config: Mapping[str, Any]) -> str:
@@ -253,10 +295,8 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
             'the second has it, too'
         )
     model = f'{architecture.name}Model'
-    if 'label' in rows:
-        model = f'{architecture.name}ForSequenceClassification'
-    elif 'tag' in rows:
-        model = f'{architecture.name}{TAGS}'
+    if tasks := [x for x, row in TASKS.items() if row in rows]:
+        model = f'{architecture.name}{tasks[0]}'
     elif rows == ['mlm', 'nsp'] or rows == ['nsp', 'mlm']:
         model = 'BertForPreTraining'
     elif rows == ['nsp']:
@@ -287,6 +327,15 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
             values[PROBLEM] = SEVERAL
     if 'tag' in rows and config.rows['tag'].settings['tokens'] == FIRST:
         values[PARAMETERS] = {OF_TAGS: {STRATEGY: FIRST}}
+    if 'span' in rows:
+        span = loaded.model.objectives['span']
+        if not span.biases:  # heads there have one
+            tensors['objectives/span/bias'] = np.zeros(2, np.float32)
+        values[PARAMETERS] = {
+            OF_SPANS: {key: getattr(span, x) for key, x in _OF_SPANS.items()}
+        }
+        if config.null_threshold:
+            dropped.append('the odds above which it gives no answer')
     if {'label', 'tag'} & {*rows}:
         values['id2label'] = {str(i): label for i, label in enumerate(labels)}
         values['label2id'] = {label: i for i, label in enumerate(labels)}
@@ -313,7 +362,9 @@ def named(loaded: Loaded) -> tuple[Naming, dict[str, Any]]:
     if _keeps_one_segment(kind, arguments):
         encoder = EncoderConfig(encoder.name, {**arguments, 'segments': 0})
     values = architectures.config_of(kind, encoder, pad_id)
-    return _naming(values, 'tag' in _heads(loaded, kind)), values
+    heads = _heads(loaded, kind)
+    task = next((row for row in TASKS.values() if row in heads), '')
+    return _naming(values, task), values
 
 
 def _keeps_one_segment(kind: str, arguments: Mapping[str, Any]) -> bool:
@@ -369,6 +420,7 @@ def _encoder(loaded: Loaded) -> tuple[EncoderConfig, str]:
 
 def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
     heads: dict[str, str] = {}
+    known = ARCHITECTURES[kind].naming
     for row in loaded.model.objectives:
         head = TABLE[row].begins_as or row
         head = 'label' if head == 'score' else head
@@ -387,8 +439,15 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
         _fits('label', {'pooler': cross.pooler}, kind, loaded.layout.first)
     ):  # fmt: skip
         heads['label'] = CROSS
-    if 'label' in heads:  # a folder has labels of texts or of tokens
-        heads.pop('tag', None)
+    tasks = [row for row in TASKS.values() if row in heads]
+    for row in tasks[1:]:  # a folder has one of them
+        heads.pop(row)
+    fills, classes = (
+        {name for name, _ in known.heads.get(row, {}).values()}
+        for row in ('mlm', 'label')
+    )
+    if tasks and fills & classes:  # of ModernBERT one layer is in both
+        heads.pop('mlm', None)
     return heads
 
 
@@ -407,6 +466,11 @@ def _why(row: str, loaded: Loaded, kind: str) -> str:
     known = ARCHITECTURES[kind]
     if row == 'tag':
         return ' (there it is one layer over the last states)'
+    if row == 'span':
+        pooler = _token_pooler(kind, row)
+        if not known.spans or settings.get('pooler', NO_POOLER) == pooler:
+            return ''
+        return f' (there it has --span.pooler={pooler})'
     if (TABLE[row].begins_as or row) not in ('label', 'score'):
         return ''
     if _ends_with_padding(loaded, kind):
@@ -432,9 +496,10 @@ def _fits(
         same = settings['pooler'] == known.classes
         same = same and not (known.classes == NO_POOLER and first)
         return same and (not settings.get('mean') or bool(known.pooling))
-    if row == 'tag':
+    if row in ('tag', 'span'):
         joined = 'mix', 'embeddings', 'bilstm', 'crf'
-        same = settings['pooler'] == _tag_pooler(kind)
-        same = same and not any(settings[name] for name in joined)
-        return same and bool(ARCHITECTURES[kind].tags)
+        same = settings.get('pooler', NO_POOLER) == _token_pooler(kind, row)
+        same = same and not any(settings.get(name) for name in joined)
+        same = same and settings.get('end') != CONDITIONAL
+        return same and bool(_of_tokens(kind, row))
     return row in heads

@@ -42,6 +42,8 @@ class Architecture(NamedTuple):
         classes: activation between the two layers of the head on the whole
             text, the row 'label'.
         tags: names of the head on every token, the row 'tag'; empty: none.
+        spans: names of the head on both ends of an answer, the row 'span';
+            empty: none, or one that cannot be converted.
         activations: names there and here; of two with one meaning the first is
             written.
         name: of such models in transformers, before the task.
@@ -77,6 +79,7 @@ class Architecture(NamedTuple):
     layout: str = 'bert'
     classes: str = 'tanh'
     tags: Lines = TORCH.dense('classifier')
+    spans: Lines = TORCH.dense('qa_outputs')
     activations: Mapping[str, str] = ACTIVATIONS
     tied: str | None = None
     ties: bool = True

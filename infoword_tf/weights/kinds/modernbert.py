@@ -86,6 +86,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         },
         classes='gelu_norm',
         tags=_MODERN.heads['label'],
+        spans=_MODERN.heads['label'],
         rewrite=_modern,
         pooling='classifier_pooling',
     ),
