@@ -1,6 +1,8 @@
 """Folders of transformers: what it answers, we answer, and back again."""
 
+import contextlib
 import dataclasses
+import io
 import pathlib
 import re
 
@@ -361,6 +363,34 @@ class ParityTest(parameterized.TestCase):
         self.assertIn('above which it gives no answer', *write(out, loaded))
         config = files.read_json(out / 'config.json')
         self.assertEqual(config['task_specific_params'], settings)
+
+    @parameterized.parameters(
+        ('bert_pretraining', 'qa_outputs', ''),
+        ('xlnet', 'answer_class', ''),
+        ('gpt2_lm', 'multiple_choice_head', ''),
+        ('gpt_lm', 'score', ''),
+        ('modern_mlm', 'custom', ''),
+        ('gte', 'custom', ''),
+        # Of ...ForQuestionAnswering of Llama and Qwen.
+        ('qwen3', 'qa_outputs', 'transformer.'),
+    )
+    def test_a_head_that_is_not_known_is_left_out_by_name(
+        self, case, head, prefix
+    ):
+        """Whatever its weights; as names of the encoder they are refused."""
+        tensors = {prefix + x: y for x, y in folders.state(case).items()}
+        tensors[f'{head}.dense_0.weight'] = np.ones((2, 16), np.float32)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            _, workdir = self.converted(case, tensors=tensors)
+        self.assertIn('not converted', printed.getvalue())
+        self.assertIn(f'the head {head}\n', printed.getvalue() + '\n')
+        one, other = (
+            files.read_tensors(x / 'weights.safetensors')
+            for x in (workdir, self.whole(case) / 'workdir')
+        )
+        self.assertEqual(set(one), set(other))
+        for path, array in one.items():
+            np.testing.assert_array_equal(array, other[path], path)
 
     def test_a_head_of_choices_is_refused_by_name(self):
         with refused('multiple_choice_folder', 'BertForMultipleChoice',

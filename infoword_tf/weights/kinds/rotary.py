@@ -323,7 +323,8 @@ _LLAMA = Naming(
     copies={'lm_head.weight': '{p}embed_tokens.weight'},
     dropped={'lm_head.': 'the head with a table of tokens of its own'},
     ignored=('layers.{i}.self_attn.rotary_emb.inv_freq',),
-    prefixes=('model.', ''),
+    # The second is of Llama's and Qwen's ...ForQuestionAnswering.
+    prefixes=('model.', 'transformer.', ''),
 )
 _EUROBERT = _LLAMA._replace(
     heads={'mlm': {}, 'label': TORCH.pooled('dense', 'classifier')},
