@@ -53,6 +53,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     'stage': (2, 1),
     'stride': (16,),
     'subsample': (0.001,),
+    'transform_activation': ('relu',),
     'teacher': ('nowhere',),
     'temperature': (0.2,),
     'window': (2,),

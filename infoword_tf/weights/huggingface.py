@@ -157,6 +157,9 @@ def read(folder: pathlib.Path) -> EncoderSource:
         tag_pooler=_token_pooler(kind, 'tag'),
         tag_tokens=_tag_tokens(config),
         span=_span(config),
+        transform_activation=architectures.transform_activation(
+            config, encoder, str(path)
+        ),
     )
 
 
@@ -336,6 +339,11 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         }
         if config.null_threshold:
             dropped.append('the odds above which it gives no answer')
+    if 'mlm' in rows and architecture.fills_by:
+        key, _ = architecture.fills_by
+        if key is not None:
+            form = _transform_activation(loaded, heads['mlm'])
+            values[key] = architectures.spelled(kind, form)
     if {'label', 'tag'} & {*rows}:
         values['id2label'] = {str(i): label for i, label in enumerate(labels)}
         values['label2id'] = {label: i for i, label in enumerate(labels)}
@@ -427,11 +435,13 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
         settings = loaded.config.rows[row].settings
         if _fits(head, settings, kind, loaded.layout.first) and not (
             head == 'label' and _ends_with_padding(loaded, kind)
+            or head == 'mlm' and _missed_activation(loaded, row, kind)
         ):
             heads.setdefault(head, row)
     lexical = loaded.config.lexical
     if loaded.config.critic == LEXICAL and lexical.head == VOCABULARY and (
         _fits('mlm', {'transform': lexical.transform}, kind, first=True)
+        and not _missed_activation(loaded, LEXICAL, kind)
     ):  # fmt: skip
         heads['mlm'] = LEXICAL
     cross = loaded.config.cross
@@ -460,6 +470,34 @@ def _ends_with_padding(loaded: Loaded, kind: str) -> bool:
     return reads_last and tokenizer.pad_id == tokenizer.sep_id
 
 
+def _transform_activation(loaded: Loaded, row: str) -> str | None:
+    """Returns the activation of the output transform of a row, or of LEXICAL;
+    None: there is no such transform.
+    """
+    settings = (
+        dataclasses.asdict(loaded.config.lexical)
+        if row == LEXICAL
+        else loaded.config.rows[row].settings
+    )
+    if not settings.get('transform'):
+        return None
+    usual = loaded.encoder.arguments['activation']
+    return settings.get('transform_activation') or usual
+
+
+def _missed_activation(loaded: Loaded, row: str, kind: str) -> str | None:
+    """Names the activation of the output transform of transformers, where the
+    row, or LEXICAL, has another.
+    """
+    known, usual = ARCHITECTURES[kind], loaded.encoder.arguments
+    key, default = known.fills_by or (None, None)
+    activation = _transform_activation(loaded, row)
+    if activation is None or key is not None:
+        return None
+    theirs = known.activations.get(default, usual['activation'])
+    return None if theirs == activation else theirs
+
+
 def _why(row: str, loaded: Loaded, kind: str) -> str:
     """Names, for a head on whole texts without a place, the reason."""
     settings = loaded.config.rows[row].settings
@@ -471,7 +509,10 @@ def _why(row: str, loaded: Loaded, kind: str) -> str:
         if not known.spans or settings.get('pooler', NO_POOLER) == pooler:
             return ''
         return f' (there it has --span.pooler={pooler})'
-    if (TABLE[row].begins_as or row) not in ('label', 'score'):
+    head = TABLE[row].begins_as or row
+    if head == 'mlm' and (missed := _missed_activation(loaded, row, kind)):
+        return f' (there the activation of its transform is {missed})'
+    if head not in ('label', 'score'):
         return ''
     if _ends_with_padding(loaded, kind):
         return ' (texts end with the token that pads)'

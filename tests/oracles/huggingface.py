@@ -141,15 +141,20 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'electra_wide': ('ElectraModel', {**_ELECTRA, 'embedding_size': 16}),
     'electra_classes': ('ElectraForSequenceClassification', _ELECTRA),
     'electra_spans': ('ElectraForQuestionAnswering', _ELECTRA),
-    'electra_generator': ('ElectraForMaskedLM', _ELECTRA),
-    'xlm_roberta': ('XLMRobertaForMaskedLM', _ROBERTA),
+    # Of these heads the activation is not that of the encoder.
+    'electra_generator': (
+        'ElectraForMaskedLM', {**_ELECTRA, 'hidden_act': 'relu'}
+    ),
+    'xlm_roberta': (
+        'XLMRobertaForMaskedLM', {**_ROBERTA, 'hidden_act': 'relu'}
+    ),
     'xlm_roberta_classes': ('XLMRobertaForSequenceClassification', _ROBERTA),
     'xlm_roberta_spans': ('XLMRobertaForQuestionAnswering', _ROBERTA),
     'roberta': ('RobertaForMaskedLM', _BYTES),
     'roberta_classes': ('RobertaForSequenceClassification', _BYTES),
     'roberta_spans': ('RobertaForQuestionAnswering', _BYTES),
     'roberta_tags': ('RobertaForTokenClassification', {**_BYTES, **_TAGS}),
-    'mpnet': ('MPNetForMaskedLM', _MPNET),
+    'mpnet': ('MPNetForMaskedLM', {**_MPNET, 'hidden_act': 'silu'}),
     'mpnet_classes': ('MPNetForSequenceClassification', _MPNET),
     'mpnet_spans': ('MPNetForQuestionAnswering', _MPNET),
     'albert': ('AlbertForPreTraining', _ALBERT),
@@ -165,7 +170,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'gpt2': ('GPT2Model', _GPT_2),
     'gpt2_lm': ('GPT2LMHeadModel', _GPT_2),
     'modern': ('ModernBertModel', {**_MODERN, 'hidden_activation': 'gelu_new'}),
-    'modern_mlm': ('ModernBertForMaskedLM', _MODERN),
+    'modern_mlm': (
+        'ModernBertForMaskedLM',
+        {**_MODERN, 'hidden_activation': 'relu',
+         'classifier_activation': 'gelu_new'},
+    ),
     'modern_classes': ('ModernBertForSequenceClassification', _MODERN),
     'modern_tags': (
         'ModernBertForTokenClassification',
@@ -192,7 +201,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'nomic_classes': (
         'NomicBertForSequenceClassification', {**_NOMIC, 'hidden_act': 'gelu'}
     ),
-    'gte': ('GteForMaskedLM', _GTE),
+    'gte': ('GteForMaskedLM', {**_GTE, 'hidden_act': 'silu'}),
     'gte_linear': (
         'GteModel',
         {**_GTE, 'type_vocab_size': 0, 'rope_parameters': {

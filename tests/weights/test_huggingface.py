@@ -550,7 +550,7 @@ class ParityTest(parameterized.TestCase):
     @parameterized.parameters(1, 2, 3, 5)
     def test_modernbert_of_both_forms(self, every):
         """As its first release wrote config.json, and as transformers 5."""
-        _, values = huggingface.CASES['modern_mlm']
+        _, values = huggingface.CASES['modern_classes']
         first = {**values, 'global_attn_every_n_layers': every}
         now = {
             key: value
@@ -574,6 +574,15 @@ class ParityTest(parameterized.TestCase):
         # Of a global layer after the last nothing is known.
         self.assertEqual(two['global_every'], min(every, 4))
         self.assertEqual(one | {'global_every': min(every, 4)}, two)
+
+    def test_modernbert_of_other_keys(self):
+        """The half window counts, and rotary positions that are scaled."""
+        _, values = huggingface.CASES['modern']
+        actual = architectures.encoder_of(values | {'sliding_window': 7}, '')
+        self.assertEqual(actual.arguments['local_window'], 14)
+        scaled = {'rope_scaling': {'type': 'linear', 'factor': 2.0}}
+        with refused('unknown_rope', 'linear'):
+            architectures.encoder_of(values | scaled, '')
 
     @parameterized.parameters(
         ('nomic',), ('nomic_classes',), ('gte',), ('gte_classes',)

@@ -1,6 +1,6 @@
 """One kind of config.json of transformers, as this project configures it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf.weights.names import TORCH, Lines, Naming
@@ -48,6 +48,8 @@ class Architecture(NamedTuple):
             written.
         name: of such models in transformers, before the task.
         fills: the task of filling masks, after `name` without `Text`.
+        fills_by: the key for the activation of that head, and its default;
+            None: it is always the default; no entry: the encoder's.
         tied: the row whose head has no weights but the embeddings, and which
             every encoder of this kind brings, unless it has a table of its own
             or is not causal where the row is.
@@ -72,6 +74,7 @@ class Architecture(NamedTuple):
     absent: Mapping[str, Any]
     name: str
     fills: str = 'ForMaskedLM'
+    fills_by: Sequence[str | None] = ()
     fixed: Mapping[str, Any] = {}
     padded: bool = False
     refused: Mapping[str, tuple[Any, ...]] = {}

@@ -483,6 +483,7 @@ _OF_GTE = Architecture(
         'max_length': 8192, 'global_factor': 1.0,
     },
     'Gte',
+    fills_by=(None, 'gelu'),
     fixed={
         **_EVERYWHERE, 'norms': 'after', 'biases': 'all',
     },
@@ -610,6 +611,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             'max_length': 2048, 'global_factor': 1.0,
         },
         name='NomicBert',
+        fills_by=(),
         fixed={**_EVERYWHERE, 'norms': 'after', 'biases': 'norms'},
         refused={
             'num_experts': (None, 0), 'moe_every_n_layers': (None, 0),
