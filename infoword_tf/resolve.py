@@ -396,6 +396,9 @@ def resolve_rows(
                 values = rows[row].settings
                 name = flag.rpartition('.')[2]
                 values[name] = defaults.get(values[other], setting.default)
+    for row in rows:
+        if rows[row].settings.get('transform'):
+            rows[row].settings['transform_activation'] = _activation(started)
     for flag in choices.settings:
         if flag not in known:  # of adapters
             continue
@@ -1049,13 +1052,27 @@ def _lexical(vector: Vector, started: Config | None) -> LexicalConfig:
         if vector.head in ('', new.head):
             return dataclasses.replace(new, top_k=vector.top_k or new.top_k)
     # The output transform of masked words, if --init has one.
-    rows = {} if started is None else started.rows
-    heads = [rows[x] for x in (HEAD, *_beginning_as(HEAD)) if x in rows]
-    transform = any(head.settings.get('transform') for head in heads)
-    new = LexicalConfig(VOCABULARY, transform)
+    heads = _heads(started)
+    transform = any(head.get('transform') for head in heads)
+    new = LexicalConfig(
+        VOCABULARY, transform, transform_activation=_activation(started)
+    )
     if vector.head == TOKENS or not (vector.head or heads):
         new = LexicalConfig(TOKENS, activation='relu')
     return dataclasses.replace(new, top_k=vector.top_k or None)
+
+
+def _heads(started: Config | None) -> list[Mapping[str, Any]]:
+    """Lists the settings of heads of masked words in --init."""
+    rows = {} if started is None else started.rows
+    names = HEAD, *_beginning_as(HEAD)
+    return [rows[name].settings for name in names if name in rows]
+
+
+def _activation(started: Config | None) -> str | None:
+    """Returns the activation of the transform; None: the encoder's."""
+    transforms = (x for x in _heads(started) if x.get('transform'))
+    return next((x.get('transform_activation') for x in transforms), None)
 
 
 def _beginning_as(row: str) -> list[str]:

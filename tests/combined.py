@@ -53,6 +53,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     'stage': (2, 1),
     'stride': (16,),
     'subsample': (0.001,),
+    'transform_activation': ('relu',),
     'teacher': ('nowhere',),
     'temperature': (0.2,),
     'window': (2,),
@@ -155,7 +156,9 @@ def factors(row: str) -> dict[str, tuple[Any, ...]]:
             continue  # those of `simcse`
         if (row in COMPARING and name == 'critic') or name in OF_CRITICS:
             continue
-        several = CHOICES.get(name) or known.choices or VALUES.get(name)
+        several = known.choices or VALUES.get(name)
+        if name in CHOICES:
+            several = [x for x in CHOICES[name] if x in known.choices]
         if several is None:
             assert isinstance(known.default, bool), f'VALUES of {row}.{name}?'
             several = False, True

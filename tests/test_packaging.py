@@ -418,7 +418,9 @@ class DocumentsTest(absltest.TestCase):
         self.assertEqual(
             actual,
             {
-                'label.classes', 'label.multilabel', 'span.null',
+                'label.classes', 'label.multilabel', 'span.biases', 'span.null',
+                'mlm.transform_activation', 'mmlm.transform_activation',
+                'tlm.transform_activation', 'overlap.transform_activation',
                 'tag.classes', 'soft_tag.temperature',
                 'soft.temperature',
                 'soft_span.temperature', 'patience.width', 'embed.width',

@@ -485,7 +485,22 @@ class DefaultsTest(parameterized.TestCase):
             ('mlm:1,nsp:1', {}, False),
         ):
             rows = resolve(ModelChoices(objectives, settings=changes)).rows
-            self.assertEqual(rows['mlm'].settings, {'transform': expected})
+            self.assertEqual(rows['mlm'].settings['transform'], expected)
+
+    def test_a_transform_goes_on_with_its_activation(self):
+        started = config_of('mlm', settings={'mlm.transform': True})
+        started.rows['mlm'].settings['transform_activation'] = 'relu'
+        for row in 'mlm', 'mmlm':
+            for transform, expected in (True, 'relu'), (False, None):
+                choices = ModelChoices(
+                    row, settings={f'{row}.transform': transform}
+                )
+                actual = resolve(choices, started).rows[row].settings
+                self.assertEqual(actual['transform_activation'], expected)
+        settings = {'simcse.critic': 'lexical', 'sentences.pairs': 2}
+        choices = ModelChoices('simcse', settings=settings)
+        lexical = resolve(choices, started).config(V).lexical
+        self.assertEqual(lexical.transform_activation, 'relu')
 
     def test_rows_of_no_weight_are_left_out(self):
         actual = resolve(ModelChoices('mlm:2,plm:0'))

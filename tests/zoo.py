@@ -333,6 +333,7 @@ CASES: dict[str, Case] = {
     ),
     'span_conditional': of('span', 'relative', end='conditional', null=True),
     'span_modern': Case('span', 'modern'),
+    'span_pooled': of('span', 'modern', pooler='gelu_norm', biases=True),
     'tag_soft': Case('tag:0.5,soft_tag:0.5').also(MICROBATCH, MORE_REPLICAS),
     'tag_crf': of(
         'tag', 'modern', crf=True, pooler='gelu_norm', tokens='all', context=4

@@ -54,6 +54,7 @@ class Lexical(Transformed, Layer):
         encoder: whose states are read.
         head: in HEADS.
         transform: whether states go through BERT's output transform.
+        transform_activation: as of `Transformed`.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Lexical(Transformed, Layer):
         encoder: Any,
         head: str = VOCABULARY,
         transform: bool = False,
+        transform_activation: str | None = None,
         activation: str = 'log1p_relu',
         top_k: int | None = None,
         left_out: Sequence[int] = (),
@@ -79,6 +81,7 @@ class Lexical(Transformed, Layer):
         super().__init__(dtype=dtype, name=name)
         self.left_out = list(left_out)
         self.encoder, self.head, self.transform = encoder, head, transform
+        self.transform_activation = transform_activation
         self.activation, self.top_k = activation, top_k
 
     def build(self) -> None:

@@ -32,17 +32,20 @@ class Scored:
 
     def make_scores(self) -> None:
         """Makes the weights."""
-        d = self.input_width
-        if self.pooler != NO_POOLER:
-            self.pooler_kernel = table(self, 'pooler_kernel', d, d)
-            if self.pooler.endswith(NORM):
-                self.pooler_gamma = vector(
-                    self, 'pooler_norm_gamma', d, 'ones'
-                )
-            else:
-                self.pooler_bias = vector(self, 'pooler_bias', d)
-        self.kernel = table(self, 'kernel', d, self.columns)
+        self.make_pooler()
+        self.kernel = table(self, 'kernel', self.input_width, self.columns)
         self.bias = vector(self, 'bias', self.columns)
+
+    def make_pooler(self) -> None:
+        """Makes the weights of the dense layer that `pooler` names."""
+        d = self.input_width
+        if self.pooler == NO_POOLER:
+            return
+        self.pooler_kernel = table(self, 'pooler_kernel', d, d)
+        if self.pooler.endswith(NORM):
+            self.pooler_gamma = vector(self, 'pooler_norm_gamma', d, 'ones')
+        else:
+            self.pooler_bias = vector(self, 'pooler_bias', d)
 
     def class_scores(
         self, states: Tensor, key: Tensor | None = None
@@ -53,20 +56,26 @@ class Scored:
             states: of `input_width`.
             key: [2] uint32 of dropout, or None for inference.
         """
-        x = ops.cast(states, 'float32')
-        if self.pooler != NO_POOLER:
-            x = ops.matmul(x, self.pooler_kernel)
-            if not self.pooler.endswith(NORM):
-                x = x + self.pooler_bias
-            x = ACTIVATIONS[self.pooler.removesuffix(NORM)](x)
-            if self.pooler.endswith(NORM):
-                x = norm.norm(
-                    x, self.pooler_gamma, None,
-                    epsilon=self.encoder.arguments.get('epsilon', 1e-5),
-                    dtype='float32', key=key,
-                )  # fmt: skip
+        x = self.pooled(states, key)
         x = dropout.drop(x, key=key, rate=self.encoder.arguments['rate'])
         return ops.matmul(x, self.kernel) + self.bias
+
+    def pooled(self, states: Tensor, key: Tensor | None = None) -> Tensor:
+        """Applies the dense layer that `pooler` names: [..., D] to float32."""
+        x = ops.cast(states, 'float32')
+        if self.pooler == NO_POOLER:
+            return x
+        x = ops.matmul(x, self.pooler_kernel)
+        if not self.pooler.endswith(NORM):
+            x = x + self.pooler_bias
+        x = ACTIVATIONS[self.pooler.removesuffix(NORM)](x)
+        if self.pooler.endswith(NORM):
+            x = norm.norm(
+                x, self.pooler_gamma, None,
+                epsilon=self.encoder.arguments.get('epsilon', 1e-5),
+                dtype='float32', key=key,
+            )  # fmt: skip
+        return x
 
 
 class PairScore(Scored, Layer):

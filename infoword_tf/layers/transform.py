@@ -1,7 +1,7 @@
 """BERT's output transform before the scores of a vocabulary.
 
-A dense layer, GELU and a norm (google-research/bert, run_pretraining), and a
-bias of each token.
+A dense layer, GELU or the encoder's activation, and a norm
+(google-research/bert, run_pretraining), and a bias of each token.
 
 Glossary of shapes: E width of embeddings.
 """
@@ -20,10 +20,12 @@ class Transformed:
 
     Attributes:
         encoder: whose states are transformed, and whose sizes decide.
+        transform_activation: in layers.activation.FORMS; None: the encoder's.
         token_bias: [V] float32.
     """
 
     encoder: Any
+    transform_activation: str | None = None
 
     def make_transform(self) -> None:
         """Makes the weights; with biases where the encoder has biases."""
@@ -47,7 +49,7 @@ class Transformed:
         x = activation.bias_gelu(
             project(x, ops.cast(self.kernel, x.dtype)),
             self.bias,
-            form=sizes['activation'],
+            form=self.transform_activation or sizes['activation'],
             key=key,
         )
         return norm.norm(

@@ -54,6 +54,13 @@ class MaskedTokens(VocabularyTokens):
         "Use BERT's output transform (dense layer, GELU, norm) and a bias of "
         'each token.',
     )
+    transform_activation: str = setting(
+        None,
+        "Activation of the transform; the encoder's.",
+        kind=str,
+        needs=('transform', True),
+        decided_by='the head of --init',
+    )
 
     def build(self) -> None:
         """Makes the weights of `transform`."""

@@ -32,6 +32,7 @@ import numpy as np
 from infoword_tf.layers import norm
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.block import take
+from infoword_tf.layers.scores import NO_POOLER, NORM, Scored
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import NEVER
@@ -42,7 +43,7 @@ from infoword_tf.views import Reads, View
 
 Tensor = Any
 VIEW = 'examples'
-ENDS = ('independent', 'conditional')
+INDEPENDENT, CONDITIONAL = ENDS = ('independent', 'conditional')
 STARTS = 5
 BINS = 20  # twentieths of a context; "nowhere" is counted in one more
 _LEAST = 1e-6  # answers a bin, so that logs are finite
@@ -95,7 +96,7 @@ class Slots(NamedTuple):
     token: Tensor
 
 
-class Spans(Objective):
+class Spans(Scored, Objective):
     """`span`: the answer in a context, by Eq. 1 over the places of both ends.
 
     The targets of the view are [B, J, 3]: the first place of the answer, its
@@ -114,10 +115,24 @@ class Spans(Objective):
     """
 
     end: str = setting(
-        ENDS[0],
+        INDEPENDENT,
         'How the end of an answer is scored: independently, or given its start '
         '(XLNet).',
         choices=ENDS,
+    )
+    pooler: str = setting(
+        NO_POOLER,
+        'Activation of a dense layer before the scores of both ends '
+        '(ModernBERT: gelu_norm, with a norm and without biases); none: no '
+        'such layer.',
+        choices=(NO_POOLER, f'gelu{NORM}'),
+        needs=('end', INDEPENDENT),
+    )
+    biases: bool = setting(
+        False,
+        "Whether each end has a bias, as heads of transformers have: all its "
+        'scores change alike, so that no answer does.',
+        decided_by='a public folder',
     )
     null: bool = setting(
         False,
@@ -137,9 +152,14 @@ class Spans(Objective):
     )
 
     @property
+    def input_width(self) -> int:
+        """D."""
+        return self.encoder.width
+
+    @property
     def conditional(self) -> bool:
         """True if last places are scored for a first place."""
-        return self.end == 'conditional'
+        return self.end == CONDITIONAL
 
     def build(self) -> None:
         """Makes the weights of both ends."""
@@ -152,14 +172,24 @@ class Spans(Objective):
             self.beta = vector(self, 'norm_beta', d)
             self.end_kernel = table(self, 'end_kernel', d, 1)
         else:
+            self.make_pooler()
             self.kernel = table(self, 'kernel', d, 2)
+            if self.biases:
+                self.bias = vector(self, 'bias', 2)
         self.built = True
 
     # ------------------------------------------------------------- the scores
 
-    def ends(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores first and last places: [B, T, D] float32 -> [B, T] each."""
-        scores = ops.matmul(x, self.kernel)
+    def ends(
+        self, x: Tensor, key: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Scores first and last places: [B, T, D] float32 -> [B, T] each.
+
+        key: of fused operations; None: plain operations.
+        """
+        scores = ops.matmul(self.pooled(x, key), self.kernel)
+        if self.biases:
+            scores = scores + self.bias
         return scores[..., 0], scores[..., 1]
 
     def starts(self, x: Tensor) -> Tensor:
@@ -210,7 +240,7 @@ class Spans(Objective):
         slots = self._slots(view)
         x = ops.cast(batch.states(VIEW), 'float32')
         if not self.conditional:
-            return slots, self.ends(x)
+            return slots, self.ends(x, batch.fused_key)
         firsts = view.targets[self.row][:, :, 0]
         last = self.ends_after(x, firsts, slots.token, batch.fused_key)
         return slots, (self.starts(x), last)

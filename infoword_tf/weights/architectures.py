@@ -9,6 +9,7 @@ from typing import Any
 from infoword_tf import errors
 from infoword_tf.config import EncoderConfig
 from infoword_tf.weights.kinds import ARCHITECTURES
+from infoword_tf.weights.kinds.architecture import Architecture
 
 # RoBERTa's positions begin after the id of this token; the default.
 _PAD, _PAD_ID = 'pad_token_id', 1
@@ -85,14 +86,9 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
         value = architecture.absent.get(ours) if value is None else value
         if value is not None:
             arguments[ours] = value
-    value, activations = arguments['activation'], architecture.activations
-    if value not in activations:
-        raise errors.InputError(
-            'unknown_public_activation',
-            f'{where} has the activation {value!r}; known are '
-            f'{", ".join(activations)}',
-        )
-    arguments['activation'] = activations[value]
+    arguments['activation'] = _activation(
+        arguments['activation'], architecture, where
+    )
     if architecture.padded and not isinstance(config.get(_PAD, _PAD_ID), int):
         raise errors.InputError(
             'no_padding_id',
@@ -114,6 +110,42 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
         if arguments.get(name) == value:
             arguments[name] = None
     return EncoderConfig(architecture.encoder, arguments)
+
+
+def transform_activation(
+    config: Mapping[str, Any], encoder: EncoderConfig, where: str
+) -> str | None:
+    """Reads the activation of the head that fills masks.
+
+    Returns:
+        In layers.activation.FORMS; None: it is that of the encoder.
+
+    Raises:
+        ValueError: another activation.
+    """
+    architecture = ARCHITECTURES[config['model_type']]
+    if not architecture.fills_by:
+        return None
+    key, default = architecture.fills_by
+    activation = _activation(config.get(key, default), architecture, where)
+    return None if activation == encoder.arguments['activation'] else activation
+
+
+def spelled(kind: str, activation: str) -> str | None:
+    """Spells an activation as a config.json does; None: as none does."""
+    known = ARCHITECTURES[kind].activations
+    return next((x for x, ours in known.items() if ours == activation), None)
+
+
+def _activation(value: str, architecture: Architecture, where: str) -> str:
+    """Translates an activation of a config.json to one of FORMS."""
+    if value not in architecture.activations:
+        raise errors.InputError(
+            'unknown_public_activation',
+            f'{where} has the activation {value!r}; known are '
+            f'{", ".join(architecture.activations)}',
+        )
+    return architecture.activations[value]
 
 
 def _own_code(config: Mapping[str, Any]) -> str:
@@ -149,14 +181,13 @@ def config_of(
     width = arguments['width']
     if kind == 'electra' and not arguments.get('embedding_width'):
         arguments['embedding_width'] = width
-    theirs = {v: k for k, v in reversed(architecture.activations.items())}
     only = {**_ONLY, **architecture.fixed, 'inner_width': 4 * width}
     if arguments.get('global_every') == 1:  # no layer sees near tokens alone
         for name in ('local_window', 'local_theta'):
             only[name] = arguments[name]
     for name, value in arguments.items():
-        if name == 'activation' and value in theirs:
-            config[architecture.keys[name]] = theirs[value]
+        if name == 'activation' and (theirs := spelled(kind, value)):
+            config[architecture.keys[name]] = theirs
         elif name in architecture.keys and name != 'activation':
             config[architecture.keys[name]] = value
         # XLNet has no longest text.

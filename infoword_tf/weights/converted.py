@@ -54,6 +54,8 @@ class EncoderSource:
         tied: a row whose head has no weights but the encoder's.
         tag_pooler, tag_tokens: settings of the row `tag`.
         padding: as of `Layout`, for the rows `label` and `score`.
+        span: settings of the row `span` that are not the defaults.
+        transform_activation: of the head that fills masks; None: the encoder's.
     """
 
     where: str
@@ -70,6 +72,8 @@ class EncoderSource:
     tag_pooler: str = 'none'
     tag_tokens: str = 'all'
     padding: str | None = None
+    span: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    transform_activation: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,8 +165,11 @@ def make(
                 f'{source.where} is to weigh the tokens of the vocabulary, and '
                 'its weights have no head that fills masks, which does that',
             )
+        transform, activation = LEXICAL in weights.rows, None
+        if transform:
+            activation = source.transform_activation
         lexical = dataclasses.replace(
-            lexical, transform=LEXICAL in weights.rows
+            lexical, transform=transform, transform_activation=activation
         )
         tied = None if tied == 'mlm' else tied
     tokenizer = source.tokenizer.tokenizer
@@ -187,6 +194,9 @@ def make(
         }
         if row == 'mlm':
             settings['transform'] = row != tied
+            if row != tied:
+                activation = source.transform_activation
+                settings['transform_activation'] = activation
         if row == 'gpt':
             settings['pre_norm'] = source.encoder.arguments.get(
                 'pre_norm', False
@@ -204,6 +214,8 @@ def make(
                 'tokens': source.tag_tokens,
                 'classes': len(source.labels),
             }
+        if row == 'span':
+            settings |= source.span
         rows[row] = RowConfig(1.0, settings)
     scores = any(
         row in rows and rows[row].settings.get('classes', 1) == 1

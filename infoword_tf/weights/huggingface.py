@@ -17,6 +17,7 @@ from infoword_tf.inference.loaded import Loaded
 from infoword_tf.layers.lexical import VOCABULARY
 from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.label import NO_POOLER
+from infoword_tf.objectives.span import CONDITIONAL
 from infoword_tf.objectives.tag import ALL, FIRST
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.tokenizer import TextTokenizer
@@ -31,6 +32,7 @@ from infoword_tf.weights import (
 from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.kinds import ARCHITECTURES
 from infoword_tf.weights.names import (
+    Lines,
     Naming,
     after_padding,
     is_unnamed_bias,
@@ -39,12 +41,25 @@ from infoword_tf.weights.tensors import SINGLE, open_folder
 
 CONFIG = 'config.json'
 _POSITIONS = 'position_embeddings'
-TAGS = 'ForTokenClassification'  # how the name of such an architecture ends
-# Where config.json says how labels of tokens become spans.
+# Rows by how the names of architectures end.
+TASKS = {
+    'ForSequenceClassification': 'label',
+    'ForTokenClassification': 'tag',
+    'ForQuestionAnswering': 'span',
+}
+_CHOOSES = 'ForMultipleChoice'
+# Where config.json says how labels of tokens become spans, and how answers are
+# extracted.
 PARAMETERS, OF_TAGS, STRATEGY = (
     'task_specific_params', 'token-classification', 'aggregation_strategy'
 )  # fmt: skip
 _PADS = {'gemma3_text': 0}  # where config.json has no pad_token_id
+OF_SPANS = 'question-answering'
+# Settings of the row `span` by key there.
+_OF_SPANS = {
+    'handle_impossible_answer': 'null', 'max_question_len': 'question',
+    'max_answer_len': 'longest',
+}  # fmt: skip
 # `Architecture.notes` of all kinds.
 _NOTES = {
     'auto_map': 'code of this repository (auto_map) is not run: it is read '
@@ -91,6 +106,13 @@ def read(
     config = files.read_json(path) if config is None else config
     encoder = architectures.encoder_of(config, str(path))
     kind = config['model_type']
+    if (name := _name(config)).endswith(_CHOOSES):
+        raise errors.InputError(
+            'multiple_choice_folder',
+            f'{path} is of the architecture {name}, whose head chooses among '
+            'texts and cannot be converted; name another one in architectures '
+            f'({name.removesuffix(_CHOOSES)}Model) to convert the encoder',
+        )
     architecture, naming = ARCHITECTURES[kind], _naming(config)
     labels, problem = labels_of(config), config.get(PROBLEM)
     if problem == NUMBER and 'label' in naming.heads:
@@ -146,9 +168,13 @@ def read(
         labels=labels,
         multilabel=problem == SEVERAL,
         tied=_tied(config, encoder),
-        tag_pooler=_tag_pooler(kind),
+        tag_pooler=_token_pooler(kind, 'tag'),
         tag_tokens=_tag_tokens(config),
         padding=_padding(config, tokenizer.tokenizer),
+        span=_span(config),
+        transform_activation=architectures.transform_activation(
+            config, encoder, str(path)
+        ),
     )
 
 
@@ -162,32 +188,51 @@ def naming_of(config: Mapping[str, Any], where: str) -> Naming:
     return _naming(config)
 
 
-def _naming(config: Mapping[str, Any], tags: bool | None = None) -> Naming:
+def _name(config: Mapping[str, Any]) -> str:
+    """Returns the name of the architecture; '' where the file names none."""
+    return (config.get('architectures') or [''])[0]
+
+
+def _naming(config: Mapping[str, Any], task: str | None = None) -> Naming:
     """Chooses the names of the weights beside a config.json.
 
     Args:
         config: content of the file.
-        tags: whether labels are of tokens, not of texts; None: the file says
-            it.
+        task: the row of TASKS whose head there is; None: the file says it.
     """
     architecture = ARCHITECTURES[config['model_type']]
     naming = architecture.naming
-    if tags is None:
-        names = config.get('architectures') or ['']
-        tags = names[0].endswith(TAGS) and bool(architecture.tags)
-    if tags:  # both heads may have the same names
+    if task is None:
+        name = _name(config)
+        task = next((row for x, row in TASKS.items() if name.endswith(x)), '')
+    if names := _of_tokens(config['model_type'], task):
+        # Heads of several tasks may have the same names.
         heads = {k: x for k, x in naming.heads.items() if k != 'label'}
-        naming = naming._replace(heads=heads | {'tag': architecture.tags})
+        naming = naming._replace(heads=heads | {task: names})
     if architecture.adapt:
         naming = architecture.adapt(naming, config)
     first = architectures.first_position(config)
     return after_padding(naming, first) if first else naming
 
 
-def _tag_pooler(kind: str) -> str:
-    """Returns the activation below the scores of tokens."""
+def _of_tokens(kind: str, row: str) -> Lines:
+    """Returns the names of a head on tokens, `tag` or `span`; {}: none."""
     known = ARCHITECTURES[kind]
-    return known.classes if 'pooler_kernel' in known.tags else NO_POOLER
+    return {'tag': known.tags, 'span': known.spans}.get(row, {})
+
+
+def _token_pooler(kind: str, row: str) -> str:
+    """Returns the activation below the scores of a head on tokens."""
+    pools = 'pooler_kernel' in _of_tokens(kind, row)
+    return ARCHITECTURES[kind].classes if pools else NO_POOLER
+
+
+def _span(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads the settings of the row `span`."""
+    known = (config.get(PARAMETERS) or {}).get(OF_SPANS) or {}
+    pooler = _token_pooler(config['model_type'], 'span')
+    ours = {x: known[key] for key, x in _OF_SPANS.items() if key in known}
+    return {'pooler': pooler, 'biases': True, **ours}
 
 
 def _tag_tokens(config: Mapping[str, Any]) -> str:
@@ -293,10 +338,8 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
             'the second has it, too'
         )
     model = f'{architecture.name}Model'
-    if 'label' in rows:
-        model = f'{architecture.name}ForSequenceClassification'
-    elif 'tag' in rows:
-        model = f'{architecture.name}{TAGS}'
+    if tasks := [x for x, row in TASKS.items() if row in rows]:
+        model = f'{architecture.name}{tasks[0]}'
     elif rows == ['mlm', 'nsp'] or rows == ['nsp', 'mlm']:
         model = 'BertForPreTraining'
     elif rows == ['nsp']:
@@ -327,6 +370,20 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
             values[PROBLEM] = SEVERAL
     if 'tag' in rows and config.rows['tag'].settings['tokens'] == FIRST:
         values[PARAMETERS] = {OF_TAGS: {STRATEGY: FIRST}}
+    if 'span' in rows:
+        span = loaded.model.objectives['span']
+        if not span.biases:  # heads there have one
+            tensors['objectives/span/bias'] = np.zeros(2, np.float32)
+        values[PARAMETERS] = {
+            OF_SPANS: {key: getattr(span, x) for key, x in _OF_SPANS.items()}
+        }
+        if config.null_threshold:
+            dropped.append('the odds above which it gives no answer')
+    if 'mlm' in rows and architecture.fills_by:
+        key, _ = architecture.fills_by
+        if key is not None:
+            form = _transform_activation(loaded, heads['mlm'])
+            values[key] = architectures.spelled(kind, form)
     if {'label', 'tag'} & {*rows}:
         values['id2label'] = {str(i): label for i, label in enumerate(labels)}
         values['label2id'] = {label: i for i, label in enumerate(labels)}
@@ -355,7 +412,9 @@ def named(loaded: Loaded) -> tuple[Naming, dict[str, Any]]:
     if _keeps_one_segment(kind, arguments):
         encoder = EncoderConfig(encoder.name, {**arguments, 'segments': 0})
     values = architectures.config_of(kind, encoder, pad_id)
-    return _naming(values, 'tag' in _heads(loaded, kind)), values
+    heads = _heads(loaded, kind)
+    task = next((row for row in TASKS.values() if row in heads), '')
+    return _naming(values, task), values
 
 
 def _keeps_one_segment(kind: str, arguments: Mapping[str, Any]) -> bool:
@@ -411,17 +470,20 @@ def _encoder(loaded: Loaded) -> tuple[EncoderConfig, str]:
 
 def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
     heads: dict[str, str] = {}
+    known = ARCHITECTURES[kind].naming
     for row in loaded.model.objectives:
         head = TABLE[row].begins_as or row
         head = 'label' if head == 'score' else head
         settings = loaded.config.rows[row].settings
         if _fits(head, settings, kind, loaded.layout.first) and not (
             head == 'label' and _ends_with_padding(loaded, kind)
+            or head == 'mlm' and _missed_activation(loaded, row, kind)
         ):
             heads.setdefault(head, row)
     lexical = loaded.config.lexical
     if loaded.config.critic == LEXICAL and lexical.head == VOCABULARY and (
         _fits('mlm', {'transform': lexical.transform}, kind, first=True)
+        and not _missed_activation(loaded, LEXICAL, kind)
     ):  # fmt: skip
         heads['mlm'] = LEXICAL
     cross = loaded.config.cross
@@ -429,8 +491,15 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
         _fits('label', {'pooler': cross.pooler}, kind, loaded.layout.first)
     ):  # fmt: skip
         heads['label'] = CROSS
-    if 'label' in heads:  # a folder has labels of texts or of tokens
-        heads.pop('tag', None)
+    tasks = [row for row in TASKS.values() if row in heads]
+    for row in tasks[1:]:  # a folder has one of them
+        heads.pop(row)
+    fills, classes = (
+        {name for name, _ in known.heads.get(row, {}).values()}
+        for row in ('mlm', 'label')
+    )
+    if tasks and fills & classes:  # of ModernBERT one layer is in both
+        heads.pop('mlm', None)
     return heads
 
 
@@ -444,13 +513,49 @@ def _ends_with_padding(loaded: Loaded, kind: str) -> bool:
     return reads_last and padding is None and tokenizer.pad_id in ends
 
 
+def _transform_activation(loaded: Loaded, row: str) -> str | None:
+    """Returns the activation of the output transform of a row, or of LEXICAL;
+    None: there is no such transform.
+    """
+    settings = (
+        dataclasses.asdict(loaded.config.lexical)
+        if row == LEXICAL
+        else loaded.config.rows[row].settings
+    )
+    if not settings.get('transform'):
+        return None
+    usual = loaded.encoder.arguments['activation']
+    return settings.get('transform_activation') or usual
+
+
+def _missed_activation(loaded: Loaded, row: str, kind: str) -> str | None:
+    """Names the activation of the output transform of transformers, where the
+    row, or LEXICAL, has another.
+    """
+    known, usual = ARCHITECTURES[kind], loaded.encoder.arguments
+    key, default = known.fills_by or (None, None)
+    activation = _transform_activation(loaded, row)
+    if activation is None or key is not None:
+        return None
+    theirs = known.activations.get(default, usual['activation'])
+    return None if theirs == activation else theirs
+
+
 def why(row: str, loaded: Loaded, kind: str) -> str:
     """Names, for a head on whole texts without a place, the reason."""
     settings = loaded.config.rows[row].settings
     known = ARCHITECTURES[kind]
     if row == 'tag':
         return ' (there it is one layer over the last states)'
-    if (TABLE[row].begins_as or row) not in ('label', 'score'):
+    if row == 'span':
+        pooler = _token_pooler(kind, row)
+        if not known.spans or settings.get('pooler', NO_POOLER) == pooler:
+            return ''
+        return f' (there it has --span.pooler={pooler})'
+    head = TABLE[row].begins_as or row
+    if head == 'mlm' and (missed := _missed_activation(loaded, row, kind)):
+        return f' (there the activation of its transform is {missed})'
+    if head not in ('label', 'score'):
         return ''
     if _ends_with_padding(loaded, kind):
         return ' (texts end with the token that pads)'
@@ -475,9 +580,10 @@ def _fits(
         same = settings['pooler'] == known.classes
         same = same and not (known.classes == NO_POOLER and first)
         return same and (not settings.get('mean') or bool(known.pooling))
-    if row == 'tag':
+    if row in ('tag', 'span'):
         joined = 'mix', 'embeddings', 'bilstm', 'crf'
-        same = settings['pooler'] == _tag_pooler(kind)
-        same = same and not any(settings[name] for name in joined)
-        return same and bool(ARCHITECTURES[kind].tags)
+        same = settings.get('pooler', NO_POOLER) == _token_pooler(kind, row)
+        same = same and not any(settings.get(name) for name in joined)
+        same = same and settings.get('end') != CONDITIONAL
+        return same and bool(_of_tokens(kind, row))
     return row in heads

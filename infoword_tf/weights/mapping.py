@@ -12,6 +12,7 @@ from infoword_tf.config import CROSS, LATE, LEXICAL
 from infoword_tf.weights.names import Form, Naming
 from infoword_tf.weights.tensors import Tensors
 
+_FIRST_PART = re.compile(r'[^./]*')
 _ELEMENT = re.compile(r'(.*)\[(\d+)\]$')
 
 
@@ -143,10 +144,12 @@ def match(
     """Matches every name on both sides.
 
     Returns:
-        A line for each of `paths`, and descriptions of what has no place here.
+        A line for each of `paths`, and descriptions of what has no place
+        here, such as heads that are not known.
 
     Raises:
-        ValueError: missing or unknown names; a tied weight that differs.
+        ValueError: missing names, or unknown ones of the encoder; a tied
+            weight that differs.
     """
     matched = [
         line
@@ -194,6 +197,8 @@ def match(
             continue
         if beginning := _begins(bare, naming.dropped, layers):
             dropped[naming.dropped[beginning]] = None
+        elif not name.startswith(weights.prefix):  # a head's alone
+            dropped[f'the head {_FIRST_PART.match(name)[0]}'] = None
         else:
             unknown.append(name)
     if unknown:

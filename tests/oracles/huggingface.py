@@ -131,25 +131,37 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {**_BERT, 'id2label': {'0': 'score'}, 'label2id': {'score': 0}},
     ),
     'bert_tags': ('BertForTokenClassification', {**_BERT, **_TAGS}),
+    'bert_spans': ('BertForQuestionAnswering', _BERT),
     'distilbert': ('DistilBertForMaskedLM', _DISTIL),
     'distilbert_classes': (
         'DistilBertForSequenceClassification', {**_DISTIL, 'activation': 'relu'}
     ),
+    'distilbert_spans': ('DistilBertForQuestionAnswering', _DISTIL),
     'electra': ('ElectraForPreTraining', _ELECTRA),
     'electra_wide': ('ElectraModel', {**_ELECTRA, 'embedding_size': 16}),
     'electra_classes': ('ElectraForSequenceClassification', _ELECTRA),
-    'electra_generator': ('ElectraForMaskedLM', _ELECTRA),
-    'xlm_roberta': ('XLMRobertaForMaskedLM', _ROBERTA),
+    'electra_spans': ('ElectraForQuestionAnswering', _ELECTRA),
+    # Of these heads the activation is not that of the encoder.
+    'electra_generator': (
+        'ElectraForMaskedLM', {**_ELECTRA, 'hidden_act': 'relu'}
+    ),
+    'xlm_roberta': (
+        'XLMRobertaForMaskedLM', {**_ROBERTA, 'hidden_act': 'relu'}
+    ),
     'xlm_roberta_classes': ('XLMRobertaForSequenceClassification', _ROBERTA),
+    'xlm_roberta_spans': ('XLMRobertaForQuestionAnswering', _ROBERTA),
     'roberta': ('RobertaForMaskedLM', _BYTES),
     'roberta_classes': ('RobertaForSequenceClassification', _BYTES),
+    'roberta_spans': ('RobertaForQuestionAnswering', _BYTES),
     'roberta_tags': ('RobertaForTokenClassification', {**_BYTES, **_TAGS}),
-    'mpnet': ('MPNetForMaskedLM', _MPNET),
+    'mpnet': ('MPNetForMaskedLM', {**_MPNET, 'hidden_act': 'silu'}),
     'mpnet_classes': ('MPNetForSequenceClassification', _MPNET),
+    'mpnet_spans': ('MPNetForQuestionAnswering', _MPNET),
     'albert': ('AlbertForPreTraining', _ALBERT),
     'albert_classes': (
         'AlbertForSequenceClassification', {**_ALBERT, 'hidden_act': 'gelu'}
     ),
+    'albert_spans': ('AlbertForQuestionAnswering', _ALBERT),
     'xlnet': ('XLNetLMHeadModel', _XLNET),
     'xlnet_classes': ('XLNetForSequenceClassification', _XLNET),
     'xlnet_tags': ('XLNetForTokenClassification', {**_XLNET, **_TAGS}),
@@ -158,13 +170,18 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'gpt2': ('GPT2Model', _GPT_2),
     'gpt2_lm': ('GPT2LMHeadModel', _GPT_2),
     'modern': ('ModernBertModel', {**_MODERN, 'hidden_activation': 'gelu_new'}),
-    'modern_mlm': ('ModernBertForMaskedLM', _MODERN),
+    'modern_mlm': (
+        'ModernBertForMaskedLM',
+        {**_MODERN, 'hidden_activation': 'relu',
+         'classifier_activation': 'gelu_new'},
+    ),
     'modern_classes': ('ModernBertForSequenceClassification', _MODERN),
     'modern_tags': (
         'ModernBertForTokenClassification',
         {**_MODERN, **_TAGS, 'num_hidden_layers': 2,
          'global_attn_every_n_layers': 2},
     ),
+    'modern_spans': ('ModernBertForQuestionAnswering', _MODERN),
     'modern_mean': (
         'ModernBertForSequenceClassification',
         {**_MODERN, 'classifier_pooling': 'mean', 'num_hidden_layers': 2,
@@ -179,11 +196,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         'DebertaV2ForSequenceClassification',
         {**_DEBERTA, 'type_vocab_size': 2},
     ),
+    'deberta_spans': ('DebertaV2ForQuestionAnswering', _DEBERTA),
     'nomic': ('NomicBertForMaskedLM', _NOMIC),
     'nomic_classes': (
         'NomicBertForSequenceClassification', {**_NOMIC, 'hidden_act': 'gelu'}
     ),
-    'gte': ('GteForMaskedLM', _GTE),
+    'gte': ('GteForMaskedLM', {**_GTE, 'hidden_act': 'silu'}),
     'gte_linear': (
         'GteModel',
         {**_GTE, 'type_vocab_size': 0, 'rope_parameters': {
@@ -267,6 +285,9 @@ def run(model: Any, kind: str) -> dict[str, np.ndarray]:
     real = fields.get('attention_mask', np.ones((2, T)))[..., None]
     layers = np.stack([x.numpy() for x in answers.hidden_states])
     actual = {'layers': (layers * real).astype(np.float32)}
+    if 'start_logits' in answers:
+        ends = answers.start_logits.numpy(), answers.end_logits.numpy()
+        actual['logits'] = (np.stack(ends, -1) * real).astype(np.float32)
     for name, ours in HEADS.items():
         if name in answers:
             logits = answers[name].numpy()

@@ -1,6 +1,8 @@
 """Folders of transformers: what it answers, we answer, and back again."""
 
+import contextlib
 import dataclasses
+import io
 import pathlib
 import re
 
@@ -173,6 +175,8 @@ class ParityTest(parameterized.TestCase):
             return objectives['nsp'].class_scores(states[:, 0])
         if 'tag' in objectives:
             return objectives['tag'].scores_of(states, None, None)
+        if 'span' in objectives:
+            return tf.stack(objectives['span'].ends(states), -1)
         if 'mlm' in objectives:
             return objectives['mlm'].token_scores(states, None)
         if 'gpt' in objectives:
@@ -326,9 +330,80 @@ class ParityTest(parameterized.TestCase):
         config = files.read_json(output / 'config.json')
         self.assertEqual(config['num_hidden_layers'], 2)
 
+    @parameterized.parameters('bert_spans', 'modern_spans')
+    def test_answers_out_of_contexts(self, case):
+        """The best span of all logits; what a folder says of answers stays."""
+        limits = {'handle_impossible_answer': True, 'max_answer_len': 3,
+                  'max_question_len': 2}  # fmt: skip
+        settings = {'question-answering': limits}
+        _, workdir = self.converted(case, task_specific_params=settings)
+        loaded = infoword_tf.load(workdir)
+        loaded.workdir.config = loaded.config.replace(null_threshold=99.0)
+        question, context = 'a b c', 'd e f g'
+        reply = loaded.answer([question], [context])[0]
+        ids, lengths, second = loaded.format_texts(['a b'], [context])
+        head = loaded.model.objectives['span']
+        first, last = (
+            x.numpy()[0]
+            for x in head.ends(loaded.states(ids, lengths, second=second))
+        )
+        begin = int(second[0])
+        spans = {
+            first[i] + last[j]: context[2 * (i - begin) : 2 * (j - begin) + 1]
+            for i in range(begin, begin + 4)
+            for j in range(i, min(i + 3, begin + 4))
+        }
+        self.assertEqual(reply.text, spans[max(spans)])
+        self.assertAlmostEqual(reply.best[0].score, max(spans), places=5)
+        self.assertAlmostEqual(
+            reply.null_odds, first[0] + last[0] - max(spans), places=5
+        )
+        out = workdir.with_name('out')
+        out.mkdir()
+        self.assertIn('above which it gives no answer', *write(out, loaded))
+        config = files.read_json(out / 'config.json')
+        self.assertEqual(config['task_specific_params'], settings)
+
+    @parameterized.parameters(
+        ('bert_pretraining', 'qa_outputs', ''),
+        ('xlnet', 'answer_class', ''),
+        ('gpt2_lm', 'multiple_choice_head', ''),
+        ('gpt_lm', 'score', ''),
+        ('modern_mlm', 'custom', ''),
+        ('gte', 'custom', ''),
+        # Of ...ForQuestionAnswering of Llama and Qwen.
+        ('qwen3', 'qa_outputs', 'transformer.'),
+    )
+    def test_a_head_that_is_not_known_is_left_out_by_name(
+        self, case, head, prefix
+    ):
+        """Whatever its weights; as names of the encoder they are refused."""
+        tensors = {prefix + x: y for x, y in folders.state(case).items()}
+        tensors[f'{head}.dense_0.weight'] = np.ones((2, 16), np.float32)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            _, workdir = self.converted(case, tensors=tensors)
+        self.assertIn('not converted', printed.getvalue())
+        self.assertIn(f'the head {head}\n', printed.getvalue() + '\n')
+        one, other = (
+            files.read_tensors(x / 'weights.safetensors')
+            for x in (workdir, self.whole(case) / 'workdir')
+        )
+        self.assertEqual(set(one), set(other))
+        for path, array in one.items():
+            np.testing.assert_array_equal(array, other[path], path)
+
+    def test_a_head_of_choices_is_refused_by_name(self):
+        with refused('multiple_choice_folder', 'BertForMultipleChoice',
+                     '(BertModel)'):  # fmt: skip
+            self.converted(
+                'bert_classes', architectures=['BertForMultipleChoice']
+            )
+
     def test_a_head_without_a_place(self):
         """Names the reason beside each head that is not written."""
         for case, change, reason in (
+            ('modern_spans', lambda x: x.config.rows['span'].settings.update(
+                pooler='none'), 'there it has --span.pooler=gelu_norm'),
             ('bert_classes', lambda x: x.config.rows['label'].settings.update(
                 pooler='gelu'), 'there it has --label.pooler=tanh'),
             ('qwen3_classes', lambda x: vars(x.workdir).update(
@@ -340,7 +415,8 @@ class ParityTest(parameterized.TestCase):
             change(loaded)
             out = pathlib.Path(self.create_tempdir().full_path)
             dropped = write(out, loaded)
-            self.assertIn(f'the row label ({reason})', dropped)
+            (row,) = loaded.config.rows
+            self.assertIn(f'the row {row} ({reason})', dropped)
 
     def test_one_token_for_everything_pads(self):
         """But not GPT's texts, whose tokenizer has no such token."""
@@ -474,7 +550,7 @@ class ParityTest(parameterized.TestCase):
     @parameterized.parameters(1, 2, 3, 5)
     def test_modernbert_of_both_forms(self, every):
         """As its first release wrote config.json, and as transformers 5."""
-        _, values = huggingface.CASES['modern_mlm']
+        _, values = huggingface.CASES['modern_classes']
         first = {**values, 'global_attn_every_n_layers': every}
         now = {
             key: value
@@ -498,6 +574,15 @@ class ParityTest(parameterized.TestCase):
         # Of a global layer after the last nothing is known.
         self.assertEqual(two['global_every'], min(every, 4))
         self.assertEqual(one | {'global_every': min(every, 4)}, two)
+
+    def test_modernbert_of_other_keys(self):
+        """The half window counts, and rotary positions that are scaled."""
+        _, values = huggingface.CASES['modern']
+        actual = architectures.encoder_of(values | {'sliding_window': 7}, '')
+        self.assertEqual(actual.arguments['local_window'], 14)
+        scaled = {'rope_scaling': {'type': 'linear', 'factor': 2.0}}
+        with refused('unknown_rope', 'linear'):
+            architectures.encoder_of(values | scaled, '')
 
     @parameterized.parameters(
         ('nomic',), ('nomic_classes',), ('gte',), ('gte_classes',)

@@ -9,7 +9,7 @@ from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
-from infoword_tf.config import Config, EncoderConfig, Layout
+from infoword_tf.config import Config, EncoderConfig, Layout, LexicalConfig
 from infoword_tf.data.examples import format_texts
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.inference.states import end_places
@@ -17,6 +17,7 @@ from infoword_tf.layers import activation
 from infoword_tf.layers.scores import PairScore
 from infoword_tf.weights import (
     architectures,
+    converted,
     huggingface,
     sentence_transformers,
 )
@@ -168,6 +169,51 @@ class OnwardTest(places.Folder, parameterized.TestCase):
             config = files.read_json(folder / 'out/config.json')
             inner = config.get('intermediate_size', config.get('d_inner'))
             self.assertEqual(inner, 4 * first.encoder.width)
+
+    @parameterized.parameters(
+        ('modern', {}, None),
+        ('modern', {'activation': 'silu'}, 'gelu_tanh'),
+        ('transformer', {'embedding_width': 8}, None),
+    )
+    def test_heads_of_masked_words_trained_here(self, encoder, sizes, form):
+        """ModernBERT's have any activation there, ELECTRA's the exact GELU."""
+        lexical = LexicalConfig(transform=True, transform_activation=form)
+        workdir = workdirs.write(
+            self.folder / 'own', ('mlm',), encoder,
+            settings={'mlm.transform': True}, arguments=sizes,
+            fields={'lexical': lexical},
+        )  # fmt: skip
+        config = Config.read(workdir)
+        self.assertIsNone(config.rows['mlm'].settings['transform_activation'])
+        config.rows['mlm'].settings['transform_activation'] = form
+        config.write(workdir)
+        first, out = infoword_tf.load(workdir), self.folder / 'out'
+        out.mkdir()
+        dropped = huggingface.write(out, first)
+        if sizes.get('embedding_width'):
+            reason = 'there the activation of its transform is gelu_erf'
+            self.assertIn(f'the row mlm ({reason})', dropped)
+            return
+        # As transformers 5 spells the form with tanh.
+        written = files.read_json(out / 'config.json')
+        self.assertEqual(written['classifier_activation'], 'gelu_new')
+        convert.convert(out, self.folder / 'again')
+        again = infoword_tf.load(self.folder / 'again')
+        states = np.random.default_rng(0).normal(size=(1, 2, 64))
+        one, other = (
+            x.model.objectives['mlm'].token_scores(np.float32(states), None)
+            for x in (first, again)
+        )
+        np.testing.assert_array_equal(one, other)
+        first.workdir.config = first.config.replace(critic='lexical')
+        out = self.folder / 'splade'
+        out.mkdir()
+        sentence_transformers.write(out, first)
+        written = files.read_json(out / 'config.json')
+        self.assertEqual(written['classifier_activation'], 'gelu_new')
+        _, vectors = sentence_transformers.read(out)
+        config, *_ = converted.make(huggingface.read(out), vectors)
+        self.assertEqual(config.lexical, lexical)
 
     @parameterized.parameters(
         ('pairs', 'BertForSequenceClassification', ['Transformer']),

@@ -1,6 +1,6 @@
 """One kind of config.json of transformers, as this project configures it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf.weights.names import TORCH, Lines, Naming
@@ -42,10 +42,14 @@ class Architecture(NamedTuple):
         classes: activation between the two layers of the head on the whole
             text, the row 'label'.
         tags: names of the head on every token, the row 'tag'; empty: none.
+        spans: names of the head on both ends of an answer, the row 'span';
+            empty: none, or one that cannot be converted.
         activations: names there and here; of two with one meaning the first is
             written.
         name: of such models in transformers, before the task.
         fills: the task of filling masks, after `name` without `Text`.
+        fills_by: the key for the activation of that head, and its default;
+            None: it is always the default; no entry: the encoder's.
         tied: the row whose head has no weights but the embeddings, and which
             every encoder of this kind brings, unless it has a table of its own
             or is not causal where the row is.
@@ -70,6 +74,7 @@ class Architecture(NamedTuple):
     absent: Mapping[str, Any]
     name: str
     fills: str = 'ForMaskedLM'
+    fills_by: Sequence[str | None] = ()
     fixed: Mapping[str, Any] = {}
     padded: bool = False
     refused: Mapping[str, tuple[Any, ...]] = {}
@@ -77,6 +82,7 @@ class Architecture(NamedTuple):
     layout: str = 'bert'
     classes: str = 'tanh'
     tags: Lines = TORCH.dense('classifier')
+    spans: Lines = TORCH.dense('qa_outputs')
     activations: Mapping[str, str] = ACTIVATIONS
     tied: str | None = None
     ties: bool = True

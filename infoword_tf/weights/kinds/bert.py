@@ -169,7 +169,8 @@ _BERT_REFUSED = {
 
 def _roberta(name: str) -> Architecture:
     return Architecture(
-        'transformer', _ROBERTA, BERT_KEYS, _BERT_ABSENT, name, padded=True,
+        'transformer', _ROBERTA, BERT_KEYS, _BERT_ABSENT, name,
+        fills_by=(None, 'gelu'), padded=True,
         refused=_BERT_REFUSED, layout='roberta',
     )  # fmt: skip
 
@@ -216,6 +217,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         {k: v for k, v in BERT_KEYS.items() if k != 'segments'},
         {k: v for k, v in _BERT_ABSENT.items() if k != 'segments'},
         'MPNet',
+        fills_by=(None, 'gelu'),
         # Whatever config.json says: transformers reads neither key.
         fixed={'segments': 0, 'relative_buckets': 32},
         padded=True,
@@ -231,6 +233,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         {**BERT_KEYS, 'embedding_width': 'embedding_size'},
         {**_BERT_ABSENT, 'embedding_width': 128},
         'Electra',
+        fills_by=(None, 'gelu'),
         refused=_BERT_REFUSED,
         classes='gelu',
         writes=lambda arguments: bool(arguments.get('embedding_width')),

@@ -77,6 +77,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             'scale_attn_weights': (True,),
         },
         layout='end',
+        spans={},
         tied='gpt',
         writes=lambda arguments: (
             arguments.get('causal') and arguments.get('pre_norm')
@@ -91,6 +92,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         fixed={**_GPT_FIXED, 'pre_norm': False},
         layout='end',
         tags={},
+        spans={},
         activations={**ACTIVATIONS, 'gelu': 'gelu_tanh'},
         tied='gpt',
         writes=lambda arguments: arguments.get('causal'),

@@ -38,18 +38,31 @@ _MODERN = Naming(
 )
 
 
+_ACTIVATION = 'classifier_activation'
+# How the names of architectures end of which no other head reads that key.
+_ANY_ACTIVATION = 'ForMaskedLM', 'Model'
+
+
 def _modern(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Rewrites ModernBERT's config.json of transformers 5 to the first format.
+
+    Of `local_attention` and `sliding_window`, half of it, the latter counts.
 
     Raises:
         ValueError: rotary positions, or an order of layers, of another kind.
     """
     rewritten = dict(config)
+    if (config.get('architectures') or [''])[0].endswith(_ANY_ACTIVATION):
+        rewritten.pop(_ACTIVATION, None)
+    if (near := rewritten.get('sliding_window')) is not None:
+        rewritten['local_attention'] = 2 * near
     ropes = rewritten.get('rope_parameters') or {}
     for kind, name in (('full', 'global'), ('sliding', 'local')):
         rope = read_rope(
-            ropes.get(f'{kind}_attention') or {}, where, ('default',)
-        )
+            dict(ropes.get(f'{kind}_attention') or {})
+            | (rewritten.get('rope_scaling') or {}),
+            where, ('default',),
+        )  # fmt: skip
         if rope:
             rewritten[f'{name}_rope_theta'] = rope['rope_theta']
     if types := rewritten.get('layer_types'):
@@ -78,14 +91,16 @@ ARCHITECTURES: dict[str, Architecture] = {
             'global_theta': 160_000.0, 'local_theta': 10_000.0,
         },
         'ModernBert',
+        fills_by=(_ACTIVATION, 'gelu'),
         fixed={'segments': 0, 'causal': False},
         refused={
             'attention_bias': (False, None), 'mlp_bias': (False, None),
             'norm_bias': (False, None), 'classifier_bias': (False, None),
-            'decoder_bias': (True,), 'classifier_activation': ('gelu',),
+            'decoder_bias': (True,), _ACTIVATION: ('gelu',),
         },
         classes='gelu_norm',
         tags=_MODERN.heads['label'],
+        spans=_MODERN.heads['label'],
         rewrite=_modern,
         pooling='classifier_pooling',
     ),

@@ -323,7 +323,8 @@ _LLAMA = Naming(
     copies={'lm_head.weight': '{p}embed_tokens.weight'},
     dropped={'lm_head.': 'the head with a table of tokens of its own'},
     ignored=('layers.{i}.self_attn.rotary_emb.inv_freq',),
-    prefixes=('model.', ''),
+    # The second is of Llama's and Qwen's ...ForQuestionAnswering.
+    prefixes=('model.', 'transformer.', ''),
 )
 _EUROBERT = _LLAMA._replace(
     heads={'mlm': {}, 'label': TORCH.pooled('dense', 'classifier')},
@@ -482,6 +483,7 @@ _OF_GTE = Architecture(
         'max_length': 8192, 'global_factor': 1.0,
     },
     'Gte',
+    fills_by=(None, 'gelu'),
     fixed={
         **_EVERYWHERE, 'norms': 'after', 'biases': 'all',
     },
@@ -490,6 +492,7 @@ _OF_GTE = Architecture(
         'layer_norm_type': ('layer_norm', None),
         'logn_attention_scale': _NO, 'logn_attention_clip1': _NO,
     },
+    spans={},
     rewrite=functools.partial(_read, theta=160_000.0),
     finish=_write,
     writes=_with(norm='layer', norms='after', biases='all'),
@@ -506,6 +509,7 @@ _OF_LLAMA = Architecture(
     layout='end',
     classes='none',
     tags=TORCH.dense('score'),
+    spans={},
     tied='gpt',
     ties=False,
     rewrite=functools.partial(_read, theta=10_000.0),
@@ -607,6 +611,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             'max_length': 2048, 'global_factor': 1.0,
         },
         name='NomicBert',
+        fills_by=(),
         fixed={**_EVERYWHERE, 'norms': 'after', 'biases': 'norms'},
         refused={
             'num_experts': (None, 0), 'moe_every_n_layers': (None, 0),

@@ -47,5 +47,6 @@ ARCHITECTURES: dict[str, Architecture] = {
             'summary_use_proj': (True,), 'summary_activation': ('tanh',),
         },
         layout='xlnet',
+        spans={},  # XLNet reads the question before the context there
     ),
 }  # fmt: skip
