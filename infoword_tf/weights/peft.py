@@ -36,9 +36,10 @@ _ADVICE = (
 # How the architecture over the base ends, by task_type; of others the base
 # says it.
 _TASKS = {
-    'SEQ_CLS': 'ForSequenceClassification', 'TOKEN_CLS': huggingface.TAGS,
+    'SEQ_CLS': 'ForSequenceClassification',
+    'TOKEN_CLS': 'ForTokenClassification',
     'QUESTION_ANS': 'ForQuestionAnswering',
-}  # fmt: skip
+}
 # The task_type that a head has.
 _TASK_OF = {'label': 'SEQ_CLS', 'tag': 'TOKEN_CLS', 'span': 'QUESTION_ANS'}
 # Settings of rows that config.json of the base would have to say.
