@@ -228,7 +228,7 @@ def _answers(entry: Any, where: str, version2: bool) -> list[tuple[str, int]]:
     """Returns the text and the first character of each answer."""
     impossible = version2 and entry.get('is_impossible', False)
     answers = entry.get('answers')
-    if isinstance(answers, dict):  # of a question a row
+    if isinstance(answers, dict) and answers:  # of a question a row
         names = 'text', 'answer_start'
         lists = [_field(answers, x, list, f'{where}.answers') for x in names]
         if len({*map(len, lists)}) > 1:

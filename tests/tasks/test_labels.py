@@ -20,17 +20,17 @@ class LabelsTest(parameterized.TestCase):
     @parameterized.parameters(
         # Rows of no label.
         ('yes no -', '--drop_label=-'), ('yes no -1', '--drop_label=-1'),
-        ('0 1 2 -1', '--drop_label=-1'), ('0 -', '--drop_label=-'),
+        ('0 1 2 -1', '--drop_label=-1'), ('3 7 -', '--drop_label=-'),
         ('-1 1', None), ('1 2 -1', None), ('yes no', None), ('0 1', None),
         # Several labels in a cell.
-        ('a a;b b b;c', "--separator=';'"), ('2 2,27 27 3,27', "','"),
+        ('a a;_b b b;_c', "--separator=';'"), ('2 2,27 27 3,27', "','"),
         ('x|y x|z y|z x|y|z', "--separator='|'"),
         ('a b c;d', None), ('Rome,IT Bonn,DE Kiel,DE', None),
         ('a/b a/c b a', None),
     )  # fmt: skip
     def test_what_is_doubted(self, names, advice):
-        counts = dict.fromkeys(names.split(), 3)
-        actual = [*labels.doubts('f', counts)]
+        every = (name.replace('_', ' ') for name in names.split())
+        actual = [*labels.doubts('f', dict.fromkeys(every, 3))]
         self.assertLen(actual, 0 if advice is None else 1)
         for sentence in actual:
             self.assertStartsWith(sentence, 'f: ')
