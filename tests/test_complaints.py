@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import logging
 import sys
 from unittest import mock
 
@@ -365,6 +366,17 @@ class BadInputTest(places.Folder, parameterized.TestCase):
         broken = mock.Mock(side_effect=KeyError('a fault of ours'))
         with self.assertRaises(KeyError):
             commands.guard(broken, ['train'])
+
+    def test_of_tensorflow_all_is_said_but_how_often_it_traces(self):
+        logger = tf.get_logger()
+        commands.hush_tensorflow()
+        self.addCleanup(logger.removeFilter, commands._concerns_users)
+        for message, is_shown in (
+            ('5 out of 5 calls to f triggered tf.function retracing.', False),
+            ('the disk is full', True),
+        ):
+            record = logging.makeLogRecord({'msg': message})
+            self.assertEqual(bool(logger.filter(record)), is_shown, message)
 
     def test_ctrl_c(self):
         interrupted = mock.Mock(side_effect=KeyboardInterrupt)

@@ -1,10 +1,52 @@
 """The format of config.json, and older versions of it."""
 
-from absl.testing import parameterized
+import dataclasses
+import json
 
-from infoword_tf.config import Config
+from absl.testing import absltest, parameterized
+
+from infoword_tf.config import (
+    EXPORTED,
+    AdapterConfig,
+    Config,
+    CrossConfig,
+    DenseConfig,
+    EncoderConfig,
+    FlowConfig,
+    LateConfig,
+    Layout,
+    LexicalConfig,
+    RowConfig,
+    TaskConfig,
+    TeacherConfig,
+    TokenizerConfig,
+    read_exported,
+)
 from infoword_tf.encoders import ENCODERS
+from tests import places
 from tests.refused import refused
+
+# No value is a default.
+WHOLE = {
+    'encoder': EncoderConfig('lookup', {'width': 8}),
+    'rows': {'mlm': RowConfig(0.5, {'transform': True})}, 'max_length': 32,
+    'tokenizer': TokenizerConfig('words', False, {'x': 1}),
+    'precision': 'mixed_bfloat16', 'masking': 'words', 'mask_share': 0.3,
+    'memory_length': 4, 'layout': Layout(
+        ('cls',), ('sep',), 2, True, ('sep', 'sep'), 1, (('a',), ('b', 'c'))),
+    'pooling': 'cls', 'similarity': 'dot', 'dense': (
+        DenseConfig(4, 'tanh', False), FlowConfig(4, 2, 1, 8, 'reversal')),
+    'dims': 3, 'normalize': True, 'prompts': {'query': 'q'}, 'prompt': 'query',
+    'critic': 'late', 'late': LateConfig(
+        (DenseConfig(4, 'identity'),), True, True, (',',), False, True),
+    'lexical': LexicalConfig('token', True, 'relu', 5),
+    'cross': CrossConfig('tanh'), 'query_length': 8, 'passage_length': 16,
+    'labels': ('a', 'b'), 'null_threshold': 0.5, 'task': TaskConfig(
+        'classify', 'label', True, ('f1',), {'train': 'a'}, {'train': 3}),
+    'teacher': TeacherConfig('t', 'd', 2, 9, 'f1', 0.5),
+    'adapter': AdapterConfig('lora', 2, 4.0, 'all', 'float32', 'b', 'd'),
+    'vocabulary': 'v', 'replicas': 2, 'run': {'steps': 3},
+}  # fmt: skip
 
 
 def version_2(name, arguments, gelu):
@@ -52,3 +94,28 @@ class Version2Test(parameterized.TestCase):
         del values['encoder']['arguments']
         with refused('broken_config', 'version 3'):
             Config.from_json(values)
+
+
+class ConfigFilesTest(places.Folder, absltest.TestCase):
+    def test_every_part_comes_back(self):
+        config = Config(**WHOLE)
+        defaults = Config(*(WHOLE[x] for x in ('encoder', 'rows')), 0)
+        for field in dataclasses.fields(Config):
+            if field.name not in ('encoder', 'rows', 'version'):
+                name = field.name
+                self.assertNotEqual(WHOLE[name], getattr(defaults, name), name)
+        config.write(self.folder)
+        self.assertEqual(Config.read(self.folder), config)
+
+    def test_that_of_an_export(self):
+        with self.assertRaisesRegex(FileNotFoundError, 'no version of an exp'):
+            read_exported(self.folder)
+        path, config = self.folder / EXPORTED, Config(**WHOLE)
+        path.parent.mkdir(parents=True)
+        values = {**config.to_json(), 'export': {'precision': 'float32'}}
+        path.write_text(json.dumps(values))
+        actual = read_exported(self.folder)
+        self.assertEqual(actual, (config, {'precision': 'float32'}))
+        path.write_text('{}')
+        with refused('broken_exported_config', path, 'export'):
+            read_exported(self.folder)

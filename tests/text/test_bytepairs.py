@@ -84,12 +84,14 @@ def both(option):
 
 
 @functools.cache
-def characters(lower_case=True):
-    """GPT's kind, learned by theirs: ours and theirs."""
+def characters(lower_case=True, others=None):
+    """GPT's kind, learned by theirs: ours and theirs; others: not as usual."""
     public = tokenizers.Tokenizer(
         models.BPE(unk_token='<unk>', end_of_word_suffix=ENDS)
     )
-    public.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
+    public.normalizer = normalizers.BertNormalizer(
+        others is None, others is None, others, lower_case
+    )
     public.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     public.train_from_iterator(
         real(),
@@ -202,11 +204,10 @@ class OracleTest(parameterized.TestCase):
             for _ in range(1500)
         ])  # fmt: skip
 
-    @parameterized.parameters(True, False)
-    def test_characters(self, lower_case):
-        self.check(
-            *characters(lower_case), [*HARD, *TEXTS, *real(), 'a</w>b <unk>']
-        )
+    @parameterized.parameters((True,), (False,), (True, False))
+    def test_characters(self, *options):
+        texts = [*HARD, *TEXTS, *real(), 'a</w>b <unk>', 'a中b']
+        self.check(*characters(*options), texts)
 
     @parameterized.parameters(
         'a', 'ab', 'the', '的一是不', '0123456789abcdefXYZ', 'é', ' ', '  x'
