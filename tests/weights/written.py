@@ -34,7 +34,7 @@ def write(output: pathlib.Path) -> None:
 
 def write_adapters(output: pathlib.Path) -> None:
     """Writes adapters, the models that they change, and what both answer."""
-    for case, where in test_peft.OUT:
+    for case, where, _ in test_peft.OUT:
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
             workdir = test_peft.write_workdir(root, case, where)
