@@ -26,7 +26,7 @@ from infoword_tf.choices import SETTINGS, flags_of
 from infoword_tf.errors import InputError, UsageError
 
 # Raised when `convert` makes another workdir of the same folder.
-_FORM = 5
+_FORM = 6
 Choices = TypeVar('Choices')
 Convert = Callable[[pathlib.Path, pathlib.Path], None]
 NOTE = 'note: '  # begins lines about weights that were not converted
