@@ -8,8 +8,11 @@ second form loads the folders that our converter has written of each case (see
 tests/weights/test_huggingface.py) and compares what they answer.
 """
 
+import importlib
+import inspect
 import json
 import pathlib
+import re
 import zlib
 from typing import Any
 
@@ -303,7 +306,7 @@ def make() -> dict[str, np.ndarray]:
     """By CASE/layers and the like what transformers answers.
 
     CASE/weights is JSON as bytes: by name the weight that it is (its own, or
-    one that it is tied to) and its shape.
+    one that it is tied to) and its shape; and 'keys' is what `keys` returns.
     """
     import torch
     import transformers
@@ -327,7 +330,32 @@ def make() -> dict[str, np.ndarray]:
         )
         for part, array in run(model, kind).items():
             arrays[f'{case}/{part}'] = array
+    arrays['keys'] = np.frombuffer(json.dumps(keys()).encode(), np.uint8)
     return arrays
+
+
+# How the code of transformers names a key of config.json.
+_READS = (
+    r'\bconfig\.([a-z]\w*)', r'getattr\((?:self\.)?config, "(\w+)"',
+    r'kwargs\.(?:pop|get)\("(\w+)"',
+)  # fmt: skip
+
+
+def keys() -> dict[str, list[str]]:
+    """By model_type the keys of config.json that its code has or reads."""
+    from transformers import CONFIG_MAPPING
+
+    by_kind = {}
+    for kind in sorted({x['model_type'] for _, x in CASES.values()}):
+        of_kind = CONFIG_MAPPING[kind]
+        where = of_kind.__module__
+        code = ''.join(
+            inspect.getsource(importlib.import_module(name))
+            for name in (where, where.replace('configuration', 'modeling'))
+        )
+        reads = (re.findall(pattern, code) for pattern in _READS)
+        by_kind[kind] = sorted({*of_kind().to_dict()}.union(*reads))
+    return by_kind
 
 
 def load(folders: pathlib.Path) -> float:

@@ -201,6 +201,8 @@ ROTARY_FAULTS = {
     'dynamic': ('llama', config(rope_parameters={'rope_type': 'dynamic',
                                                  'factor': 4.0}),
                 'unknown_rope', "'dynamic'"),
+    'part': ('llama', config(partial_rotary_factor=0.5), 'unknown_rope',
+             'partial_rotary_factor'),
     'mixed': ('gte', config(rope_scaling={'type': 'ntk', 'factor': 2.0,
                                           'mixed_b': 0.5}),
               'unknown_rope', 'mixed_b'),

@@ -113,6 +113,8 @@ def _rope(config: Mapping[str, Any], where: str, theta: float) -> dict:
     heads = config.get('num_attention_heads') or 1
     width = config.get('head_dim') or config.get('hidden_size', 0) // heads
     of_file = {'rope_theta': config.get('rope_theta') or theta}
+    if part := config.get('partial_rotary_factor'):
+        of_file['partial_rotary_factor'] = part
     rope = config.get('rope_parameters') or config.get('rope_scaling') or {}
     return read_rope(of_file | dict(rope), where, width=width)
 
