@@ -148,6 +148,7 @@ CASES = {
         cell: Case('rnn', {'cell': cell}, exact=True, steps=(HALVES, 0))
         for cell in CELLS
     },
+    'lstm_of_1': Case('rnn', {'layers': 1}, exact=True, steps=(HALVES, 0)),
     'elmo': Case('elmo', exact=True, steps=(HALVES, 0), left=slice(4)),
 }  # fmt: skip
 # Every encoder once, and where the last layer is another; none has memory.
@@ -375,6 +376,7 @@ class StatesTest(EagerCase):
         if blocks:
             extra['block_ids'] = np.int32(np.arange(10) // [[3], [4], [10]])
         whole = call(name, encoder, ids, **extra)
+        self.assertIsNone(whole.layers)
         for all_layers in (False, True):
             actual = call(
                 name, encoder, ids, places=PLACES, all_layers=all_layers,
