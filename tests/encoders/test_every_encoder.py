@@ -148,7 +148,6 @@ CASES = {
         cell: Case('rnn', {'cell': cell}, exact=True, steps=(HALVES, 0))
         for cell in CELLS
     },
-    'lstm_of_1': Case('rnn', {'layers': 1}, exact=True, steps=(HALVES, 0)),
     'elmo': Case('elmo', exact=True, steps=(HALVES, 0), left=slice(4)),
 }  # fmt: skip
 # Every encoder once, and where the last layer is another; none has memory.
