@@ -175,6 +175,25 @@ class DirectionsTest(parameterized.TestCase):
         self.assertLen(encoder(Inputs(ids), all_layers='below').layers, 2)
 
 
+class RecurrentStateTest(parameterized.TestCase):
+    @parameterized.product(kind=('rnn', 'elmo'), layers=(1, 3))
+    def test_of_any_number_of_layers(self, kind, layers):
+        encoder, ids = calls.make(kind, layers=layers), make_ids(B, T)
+        empty = encoder.empty_state(B, 0)
+        first = calls.run(encoder, ids[:, :4], state=empty)
+        second = calls.run(encoder, ids[:, 4:], state=first.state)
+        for state in first.state, second.state:
+            tf.nest.map_structure(
+                lambda x, y: self.assertEqual(x.shape, y.shape), state, empty
+            )
+        self.assertEqual({len(x) for x in tf.nest.flatten(empty)}, {layers})
+        left = slice(D if kind == 'rnn' else D // 2)
+        near(
+            second.states[..., left],
+            calls.run(encoder, ids).states[:, 4:, left], 1e-5,
+        )  # fmt: skip
+
+
 class SizesTest(parameterized.TestCase):
     def test_published_parameters(self):
         """93.6 million, as allenai's table of models has it."""

@@ -375,6 +375,7 @@ class StatesTest(EagerCase):
         if blocks:
             extra['block_ids'] = np.int32(np.arange(10) // [[3], [4], [10]])
         whole = call(name, encoder, ids, **extra)
+        self.assertIsNone(whole.layers)
         for all_layers in (False, True):
             actual = call(
                 name, encoder, ids, places=PLACES, all_layers=all_layers,

@@ -260,3 +260,25 @@ class SummariseTest(absltest.TestCase):
         )
         self.assertEqual(training['dim/loss'], 0.25)
         self.assertNotIn('dim/same_length_mi', training)
+
+    def test_of_languages_each_and_all(self):
+        row = mock.Mock(bounded=True, more=())
+        model = mock.Mock(objectives={'mlm': row})
+        sums = {
+            'de': [6.0, 4.0, 2.0, 4.0, 8.0, 0.0, 3.0, 2.0, 4.0],
+            'fr': [2.0, 4.0, 6.0, 8.0, 8.0, 0.0, 1.0, 2.0, 12.0],
+        }
+        languages = {}
+        for name, values in sums.items():
+            measured = {'mlm': np.array(values)}, {f'seconds_{name}': 1.0}
+            measure = mock.Mock(return_value=measured)
+            languages[name] = mock.Mock(model=model, measure=measure)
+        actual = loop.HeldoutLanguages(languages).evaluate()
+        self.assertLen(actual, 3 * 7 + 2)
+        for name, de, fr, both in (
+            ('loss', 1.5, 0.5, 1.0), ('mi', 0.5, 0.5, 0.5),
+            ('ceiling', 1.0, 8 / 12, 0.75), ('accuracy', 0.75, 1 / 12, 0.25),
+        ):  # fmt: skip
+            for prefix, value in (('de_', de), ('fr_', fr), ('', both)):
+                path = f'heldout/mlm/{prefix}{name}'
+                self.assertAlmostEqual(actual[path], value, msg=path)
