@@ -35,6 +35,10 @@ CASES: dict[str, dict[str, Any]] = {
     'bert_tags': {
         'r': 2, 'task_type': 'TOKEN_CLS', 'target_modules': ['query', 'value'],
     },
+    'bert_spans': {
+        'r': 2, 'task_type': 'QUESTION_ANS',
+        'target_modules': ['query', 'value'],
+    },
     # With NEW tokens, and a table for them that the head of words has not.
     'qwen3_lm': {
         'r': 2, 'task_type': 'CAUSAL_LM', 'target_modules': ['q_proj'],

@@ -29,6 +29,7 @@ OUT = (
     ('qwen3_classes', 'all', 'SEQ_CLS'),
     ('bert', 'attention', None),
     ('bert_tags', 'query_value', 'TOKEN_CLS'),
+    ('bert_spans', 'query_value', 'QUESTION_ANS'),
 )
 
 
@@ -81,8 +82,11 @@ def answer(loaded, case):
         return loaded.classes.class_scores(ids, lengths, second)
     segments = None if segments is None else tf.constant(segments, tf.int32)
     states = loaded.states(ids, lengths, segment_ids=segments)
-    if 'tag' in loaded.model.objectives:
-        states = loaded.model.objectives['tag'].scores_of(states, None, None)
+    objectives = loaded.model.objectives
+    if 'tag' in objectives:
+        states = objectives['tag'].scores_of(states, None, None)
+    elif 'span' in objectives:
+        states = tf.stack(objectives['span'].ends(states), -1)
     return states * real[..., None]
 
 
@@ -95,7 +99,10 @@ class InTest(places.Folder, parameterized.TestCase):
         arrays = frozen.read(frozen.FOLDER / 'peft.npz')
         expected = arrays[f'{case}/answer']
         np.testing.assert_allclose(answer(loaded, case), expected, atol=NEAR)
-        row = {'bert_tags': 'tag', 'gpt2': 'gpt', 'qwen3_lm': None}
+        row = {
+            'bert_tags': 'tag', 'bert_spans': 'span', 'gpt2': 'gpt',
+            'qwen3_lm': None,
+        }  # fmt: skip
         self.assertEqual(
             [*loaded.model.objectives],
             [*filter(None, [row.get(case, 'label')])],
