@@ -18,6 +18,7 @@ import numpy as np
 
 import infoword_tf
 from infoword_tf import convert
+from tests import places
 from tests.export import critics
 from tests.oracles import frozen, huggingface, public_folders
 from tests.weights import folders, test_peft
@@ -81,4 +82,5 @@ if __name__ == '__main__':
     arguments = parser.parse_args()
     write(arguments.output)
     write_adapters(arguments.adapters)
-    write_critics(arguments.critics)
+    with places.sharing():
+        write_critics(arguments.critics)
