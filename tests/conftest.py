@@ -135,7 +135,7 @@ SECOND = {
     'tests/test_train.py::*the_command_does': 'a process',
     'tests/test_train.py::*xla_over*': 'the whole step compiled',
     'tests/test_train.py::TrainTest*same_seed*': 'test_resume has it',
-    'tests/test_workers.py::RunTest*': 'processes, and kills of them',
+    'tests/test_workers.py::RunTest*two_workers*': 'two workers, resumed',
     'tests/text/*::*every_code_point*': 'every code point',
     'tests/text/*::*planes_whose*': 'every code point',
     'tests/text/test_vocabulary.py::*another_process*': 'a process',
