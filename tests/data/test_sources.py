@@ -307,7 +307,7 @@ class IndependentTest(parameterized.TestCase):
         ('windows', of_words(4320), lambda x: x.ids[:, 0] < 1440),
     )
     def test_never_above_what_a_says_of_b(self, name, store, kind):
-        """Of texts of two kinds, which a says: at most the kind's entropy.
+        """Bounds MI of two kinds of texts, which a says, by their entropy.
 
         Of B texts c have the kind of b, so that Eq. 1 is log B - log c.
         """

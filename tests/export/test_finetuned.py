@@ -82,7 +82,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             self.assertEqual(actual['label'].tolist(), label)
 
     def test_several_labels_of_a_text_are_a_list(self):
-        """As in predictions.tsv: those of .5 or more, in their order."""
+        """Lists those of .5 or more in their order, as predictions.tsv does."""
         graphs = mock.MagicMock()
         graphs.loaded.config.labels = 'x', 'a "b"', 'ü'
         graphs.loaded.classes.probabilities = tf.sigmoid

@@ -23,7 +23,7 @@ METHODS = ('__init__', '_from_pretrained', 'convert_to_native_format')
 
 
 def taken(kind: type) -> set[str]:
-    """What a class takes from keywords: `kwargs.get(KEY)`, `.pop(KEY)`."""
+    """Returns what a class reads: `kwargs.get(KEY)`, `.pop(KEY)`."""
     keys = set()
     for method in ast.walk(ast.parse(inspect.getsource(kind))):
         if getattr(method, 'name', None) not in METHODS:

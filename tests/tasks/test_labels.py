@@ -1,4 +1,4 @@
-"""What is said of labels before a run, and which of them are doubted."""
+"""Lines about labels before a run, and doubts of some labels."""
 
 from absl.testing import parameterized
 

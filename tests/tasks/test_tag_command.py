@@ -140,7 +140,7 @@ class FilesTest(parameterized.TestCase):
             tag_data.read(str(FOLDER / 'saved'), COLUMNS)
 
     def test_names_of_numbers_in_a_file(self):
-        """Those of the file, or others that people name."""
+        """Reads names of the file, or others that people name."""
         lists = {'tokens': [['a', 'b']], 'tags': [[1, 0]]}
         names = {'names': ['O', 'B-X'], '_type': 'ClassLabel'}
         about = {'info': {'features': {'tags': {'feature': names}}}}

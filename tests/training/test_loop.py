@@ -87,7 +87,7 @@ class HeldoutTest(parameterized.TestCase):
 
     @parameterized.parameters('ict', 'simcse', 'dim')
     def test_a_text_with_nothing_to_be_told_from(self, row):
-        """Of one document, which has no other: there is no MI, and no 0."""
+        """Has no MI of one document, which has no other, and no 0."""
         _, heldout = self.make(row, 1)
         actual = heldout.evaluate()
         self.assertIn(f'heldout/{row}/loss', actual)

@@ -78,7 +78,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         self.assertEqual(*actual)
 
     def test_classes_of_decoders_read_no_padding(self):
-        """As in transformers they read the last token that is not pad_token_id;
+        """Reads the last token that is not pad_token_id, as transformers does;
         a state does not depend on later tokens.
         """
         workdir, lengths = self.converted('qwen3_classes'), [5, 3, 1]
@@ -108,7 +108,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         np.testing.assert_array_equal(sizes - examples.places, [2, 3, 1])
 
     def test_cls_of_decoders_is_the_first_token(self):
-        """As in sentence-transformers."""
+        """Pools as sentence-transformers does."""
         source = folders.write(self.folder / 'source', 'qwen3')
         folders.modules(source, 'Transformer', 'Pooling')
         folders.pooling(source, pooling_mode='cls')

@@ -1,4 +1,4 @@
-"""What a reader makes of every key of config.json that transformers has.
+"""Fates of every key of config.json that transformers has.
 
 A key is followed, or refused where its value changes states or scores, or has
 no effect on these: here, or in transformers either.
