@@ -35,7 +35,7 @@ from export import index
 from export.residual import Residual
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
-from infoword_tf.config import COSINE, CRITICS, CROSS, LATE, LEXICAL
+from infoword_tf.critics import CRITICS
 from tasks.vectors import TokenFile
 
 BM25 = 'BM25'
@@ -49,8 +49,8 @@ COSTS = {
 DIGITS = {'bytes_per_passage': 0}  # of a cost; else 1
 # Where the names of points stand, in points from these, and on which side.
 NEAR = {
-    COSINE: (-5, 6, 'right'), LEXICAL: (5, -12, 'left'), BM25: (-5, 4, 'right'),
-    'late, int8': (5, -12, 'left'),
+    'cosine': (-5, 6, 'right'), 'lexical': (5, -12, 'left'),
+    BM25: (-5, 4, 'right'), 'late, int8': (5, -12, 'left'),
 }  # fmt: skip
 # Of `ict`, as in tasks/flags/ict_tiny.flags.
 TEXT = (
@@ -109,7 +109,8 @@ class CriticsChoices:
     sets: tuple[str, ...] = flag(
         ('scifact', 'nfcorpus', 'pydocs'), 'Of pairs and searches.',
         choices=tuple(SETS))
-    critics: tuple[str, ...] = flag(CRITICS, 'Which.', choices=CRITICS)
+    critics: tuple[str, ...] = flag(
+        tuple(CRITICS), 'Which.', choices=tuple(CRITICS))
     minutes: float = flag(4.0, 'Of training, for each.', at_least=0.01)
     seeds: int = flag(3, 'Runs of each.', at_least=1)
     typed: str = flag('', 'Further flags of training, separated by blanks.')
@@ -153,7 +154,9 @@ def trained(
         )  # fmt: skip
         shutil.rmtree(workdir / 'checkpoints')
     vectors = workdir / 'vectors'
-    stored = [f'--vectors={vectors}'] if critic == LATE else []
+    stored = []
+    if CRITICS[critic].compares_few:
+        stored = [f'--vectors={vectors}']
     record = kept.search(
         workdir / 'search', critic, *one.search, '--costs', *stored
     )
@@ -289,14 +292,17 @@ def run(choices: CriticsChoices, chosen: Any) -> None:
         [path for name in choices.sets for path in SETS[name].data]
     )
     critics = {
-        name: [x for x in choices.critics if x != CROSS or SETS[name].pairs]
+        name: [
+            x for x in choices.critics
+            if SETS[name].pairs or not CRITICS[x].of_pairs
+        ]
         for name in choices.sets
     }
     if not all(critics.values()):
         raise errors.UsageError(
             'critic_without_pairs',
-            f'--critics={CROSS}: {CROSS} learns from pairs, and --sets=ict has '
-            'none; name another critic, or another set',
+            f'--critics={",".join(choices.critics)} learns from pairs, and '
+            '--sets=ict has none; name another critic, or another set',
         )
     folder = pathlib.Path(choices.workdir)
     kept.bind_commit(folder)

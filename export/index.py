@@ -33,11 +33,11 @@ import numpy as np
 
 from export.residual import Residual, centroids_of
 from infoword_tf import errors, files, progress
-from infoword_tf.config import COSINE, LATE, LEXICAL
+from infoword_tf.critics import CRITICS, Critic
+from infoword_tf.critics.texts import Texts, Tokens, flat, restored
 from infoword_tf.data import tables
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
-from infoword_tf.evaluation.critics import Texts, Tokens, flat, restored
 from infoword_tf.evaluation.retrieval import Rankings
 from tasks.retrieval import Encoder
 
@@ -59,12 +59,6 @@ SAMPLE = 1 << 14  # vectors that FAISS fits its 8 bits to
 KINDS = {'float32': ('Flat', 2), 'int8': ('SQ8', 4), 'binary': ('LSH', 8)}
 RESIDUAL = 'residual'
 FITTED = 1024  # passages that its codes are fitted to
-# The kinds of each critic.
-OF_CRITIC = {
-    COSINE: tuple(KINDS),
-    LATE: ('float32', 'float16', 'int8', RESIDUAL),
-    LEXICAL: ('float32',),
-}
 # Nearly every text has these words, which would take most of the time.
 STOP = frozenset(
     'a an and are as at be but by for if in into is it no not of on or such '
@@ -271,8 +265,8 @@ class Index:
             texts: documents, read once as a stream.
             embed: as of `retrieval.exported`.
             key: `about` from now on, with `model`, `critic`, `vectors` (of
-                OF_CRITIC) and `similarity`; all other documents are deleted.
-                None: as it was, and other documents stay.
+                `Critic.stored`) and `similarity`; all other documents are
+                deleted. None: as it was, and other documents stay.
 
         Raises:
             errors.UsageError: no passage would be left.
@@ -308,7 +302,7 @@ class Index:
                 if changed or not self._whole(before):
                     number = before.get('number', 0) + 1
                     about |= {'number': number, 'bytes': 0}
-                    if has_faiss() and _critic(about) == COSINE:
+                    if has_faiss() and _critic(about).has_vector:
                         about['bytes'] = _write_faiss(
                             db, self._path(number), about
                         )
@@ -328,7 +322,7 @@ class Index:
 
         Or is not needed.
         """
-        if _critic(about) != COSINE:
+        if not _critic(about).has_vector:
             return True
         path = self._path(about.get('number', 0))
         return path.is_file() and path.stat().st_size == about['bytes']
@@ -420,7 +414,7 @@ class Index:
         if proposed is not None:
             where, source = _BY_ID, 'passages'
         elif (
-            critic == COSINE
+            critic.has_vector
             and not self.cut
             and has_faiss()
             and self._whole(about)
@@ -444,13 +438,13 @@ class Index:
         )  # fmt: skip
 
         def blocks() -> Iterator[tuple[np.ndarray, Texts]]:
-            for ids, codes in _blocks(cursor, critic):
+            for ids, codes in _blocks(cursor, critic.has_vector):
                 vectors = decoded(codes, coder, whole)
                 if self.cut:
                     vectors = ranking.prepared(self.cut(vectors), similarity)
                 yield np.array(ids), vectors
 
-        if critic != LEXICAL or proposed is not None:
+        if not critic.inverted or proposed is not None:
             return ranking.search(query, blocks(), top_k, 'dot')
         if self._weights[0] != about['number']:
             # The weights of all passages, by tokens, stay in memory.
@@ -472,8 +466,8 @@ def _codes(db: Db, about: About) -> Residual | None:
     return Residual.of_bytes(rows[0][0]) if rows else None
 
 
-def _critic(about: About) -> str:
-    return about.get('critic', COSINE)  # older ones do not say
+def _critic(about: About) -> type[Critic]:
+    return CRITICS[about.get('critic', 'cosine')]  # older ones do not say
 
 
 def _by_words(db: Db, query: str, top_k: int) -> Rankings:
@@ -491,17 +485,17 @@ def _by_words(db: Db, query: str, top_k: int) -> Rankings:
 
 
 def _blocks(
-    cursor: sqlite3.Cursor, critic: str = COSINE
+    cursor: sqlite3.Cursor, has_vector: bool = True
 ) -> Iterator[tuple[tuple[Any, ...], ...]]:
     """Yields the columns of BLOCK, or TEXTS, lines at a time."""
-    while block := cursor.fetchmany(BLOCK if critic == COSINE else TEXTS):
+    while block := cursor.fetchmany(BLOCK if has_vector else TEXTS):
         yield tuple(zip(*block, strict=True))
 
 
 def _stage(db: Db, texts: Iterable[Document], about: About) -> None:
     """Fills the tables `sources` and `staged`."""
     names = ['model', 'vectors', 'similarity']
-    names += ['critic'] * (_critic(about) != COSINE)
+    names += ['critic'] * (not _critic(about).has_vector)
     basis = repr([about[x] for x in names])
     with db:
         db.execute('BEGIN')
@@ -554,7 +548,7 @@ def _encode(db: Db, embed: Encoder | None, about: About) -> None:
         row = about['model'], coder.to_bytes()
         db.execute('INSERT INTO codes VALUES (?, ?)', row)
     with progress.bar(total=total, desc='encoding', unit=' passages') as bar:
-        for digests, texts in _blocks(cursor, _critic(about)):
+        for digests, texts in _blocks(cursor, _critic(about).has_vector):
             vectors = embed(list(texts), 'passage')
             vectors = ranking.prepared(vectors, about['similarity'])
             codes = encoded(vectors, coder)

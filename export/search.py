@@ -39,14 +39,14 @@ import numpy as np
 
 from export.index import (
     KINDS,
-    OF_CRITIC,
     Index,
     Passage,
     has_faiss,
 )
 from infoword_tf import commands
 from infoword_tf.choices import TextChoices, again, flag
-from infoword_tf.config import COSINE, CROSS, LATE, read_exported
+from infoword_tf.config import read_exported
+from infoword_tf.critics import CRITICS
 from infoword_tf.data import table_documents
 from infoword_tf.data.documents import Document
 from infoword_tf.errors import UsageError
@@ -90,7 +90,7 @@ class SearchChoices:
         '(1 byte), or binary (1 bit to search by, and int8 for the best); '
         'vectors of tokens as float32, float16, int8, or residual (2 bits). By '
         'default as before, else float32.',
-        choices=tuple({kind: 0 for x in OF_CRITIC.values() for kind in x}))
+        choices=tuple({k: 0 for x in CRITICS.values() for k in x.stored}))
     oversample: int | None = flag(
         None, 'With --vectors=binary: how many passages are compared by '
         'int8 for each answer.', at_least=1, shown=KINDS['binary'][1])
@@ -187,16 +187,16 @@ def prepare(
         UsageError(
             'cross_without_index',
             f'--model={path} rates pairs, and makes no index: name another '
-            'one, and this one with --rerank'): critic == CROSS,
+            'one, and this one with --rerank'): CRITICS[critic].of_pairs,
         UsageError(
             'missing_faiss',
             "--index needs FAISS: pip install -e '.[search]'"):
-            folder and not has_faiss() and critic == COSINE,
+            folder and not has_faiss() and CRITICS[critic].has_vector,
     })  # fmt: skip
     index = Index(pathlib.Path(folder or path.parent / 'search'))
     about = index.key()
     if about:
-        about = {'critic': COSINE, **about}  # older ones do not say
+        about = {'critic': 'cosine', **about}  # older ones do not say
     key, documents = {'model': digest(path), 'critic': critic}, None
     if named or not folder:
         state, documents = indexed(choices)
@@ -216,7 +216,8 @@ def prepare(
         UsageError(
             'vectors_of_other_critic',
             f'--vectors={kind}: an index of the critic {critic} holds '
-            f'{", ".join(OF_CRITIC[critic])}'): kind not in OF_CRITIC[critic],
+            f'{", ".join(CRITICS[critic].stored)}'):
+            kind not in CRITICS[critic].stored,
         UsageError(
             'index_of_other_vectors',
             f'{index.folder} holds vectors of the kind {kind}: leave out '
@@ -265,7 +266,7 @@ def prepare(
         if choices.rerank is not None:
             index.rerank = reranker(pathlib.Path(choices.rerank))
             index.top = top
-        compares_all = critic == LATE and not choices.first
+        compares_all = CRITICS[critic].compares_few and not choices.first
         if compares_all and choices.words < 1 and len(index) > EXACT:
             raise UsageError(
                 'late_without_first',
@@ -285,7 +286,7 @@ def reranker(folder: pathlib.Path) -> Callable[[str, list[str]], np.ndarray]:
         ValueError: the export has no signature of its critic.
     """
     config, _ = read_exported(folder)
-    if config.critic == CROSS:
+    if CRITICS[config.critic].of_pairs:
         rate = retrieval.exported_rate(folder, BATCH_SIZE)
         return lambda query, texts: rate([query] * len(texts), texts)
     embed, similarity = retrieval.exported(

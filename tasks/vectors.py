@@ -9,7 +9,7 @@ from typing import BinaryIO
 import numpy as np
 
 from infoword_tf import errors
-from infoword_tf.evaluation.critics import Texts, Tokens, flat
+from infoword_tf.critics.texts import Texts, Tokens, flat
 
 
 class VectorFile:

@@ -26,8 +26,9 @@ DIRECTIONS = {
     'notebooks': {'export', 'tasks', 'infoword_tf'},
     'tests': {'benchmarks', 'export', 'tasks', 'infoword_tf'},
 }
-MASKED = ('layers', 'encoders', 'objectives')  # where scores are masked
-FREE = ('layers', 'encoders', 'objectives', 'views', 'model.py',
+# Where scores are masked.
+MASKED = ('layers', 'encoders', 'critics', 'objectives')
+FREE = ('layers', 'encoders', 'critics', 'objectives', 'views', 'model.py',
         'resolve.py', 'config.py', 'settings.py', 'pictures.py', 'sizes.py')
 DANGEROUS = ('pickle', 'cPickle', 'cloudpickle', 'dill', 'joblib', 'marshal',
              'shelve', 'tarfile', 'yaml', 'zipfile')  # fmt: skip

@@ -191,7 +191,7 @@ class PairsTest(absltest.TestCase):
         )  # fmt: skip
         config = Config.read(folder / 'pairs')
         self.assertEqual(config.critic, 'late')
-        self.assertEqual(config.late, Config.read(folder / 'ict').late)
+        self.assertEqual(config.critics, Config.read(folder / 'ict').critics)
 
     def test_a_reranker_and_a_student_of_another_critic(self):
         """Whose head is drawn anew where it goes on with another width."""
@@ -220,10 +220,10 @@ class PairsTest(absltest.TestCase):
         self.assertEqual(
             config.prompts, {'query': '[UNK]', 'document': '[MASK]'}
         )
-        self.assertTrue(config.late.expand)
+        self.assertTrue(config.critics['late']['expand'])
         with refused('no_score_of_pairs', '--simcse.critic=cross'):
             infoword_tf.load(folder / 'late').score_pairs(*texts[:2])
-        self.assertEqual(config.late.dense[-1].width, 8)
+        self.assertEqual(config.critics['late']['dense'][-1]['width'], 8)
         run_here(
             folder / 'wide', *pairs, '--objectives=simcse',
             '--simcse.critic=late', '--simcse.token_width=12',

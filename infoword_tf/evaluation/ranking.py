@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from infoword_tf import errors
-from infoword_tf.evaluation.critics import (
+from infoword_tf.critics.texts import (
     Texts,
     Tokens,
     late_scores,

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import errors, files
-from infoword_tf.config import CROSS, LEXICAL, EncoderConfig, Layout
+from infoword_tf.config import EncoderConfig, Layout
+from infoword_tf.critics import CRITICS
 from infoword_tf.folders import ADAPTER
 from infoword_tf.inference.loaded import Loaded
-from infoword_tf.layers.lexical import VOCABULARY
 from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.label import NO_POOLER
 from infoword_tf.objectives.span import CONDITIONAL
@@ -78,10 +78,6 @@ _READ_BY_OTHERS = {
     }
 }
 # What is said of heads without a place.
-TOKEN_VECTORS, TERMS, PAIR_SCORE = (
-    'the vectors of tokens', 'the weights of the vocabulary',
-    'the score of a pair of texts',
-)  # fmt: skip
 
 
 def read(
@@ -360,9 +356,9 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
             values[architecture.pooling] = (
                 'mean' if settings.get('mean') else architecture.first
             )
-        if row in (CROSS, 'score'):
+        if row in CRITICS or row == 'score':
             labels = ('LABEL_0',)
-        if row == CROSS:
+        if row in CRITICS:
             values |= _READ_BY_OTHERS
         elif row == 'score':
             values[PROBLEM] = NUMBER
@@ -425,8 +421,7 @@ def _keeps_one_segment(kind: str, arguments: Mapping[str, Any]) -> bool:
 
 
 def heads_of(loaded: Loaded) -> dict[str, str]:
-    """Maps each head that can be written to a row, to LEXICAL or to CROSS.
-    """
+    """Maps each head that can be written to a row, or to a critic."""
     return _heads(loaded, _encoder(loaded)[1])
 
 
@@ -448,12 +443,8 @@ def unwritten(loaded: Loaded, written: Collection[str]) -> list[str]:
 
     `written` are rows of `heads_of`.
     """
-    heads = {TOKEN_VECTORS: loaded.model.late}
-    if LEXICAL not in written:
-        heads[TERMS] = loaded.model.lexical
-    if CROSS not in written:
-        heads[PAIR_SCORE] = loaded.model.pair
-    return [name for name, head in heads.items() if head is not None]
+    heads = (name for name in loaded.model.critics if name not in written)
+    return [CRITICS[name].described for name in heads]
 
 
 def _encoder(loaded: Loaded) -> tuple[EncoderConfig, str]:
@@ -471,26 +462,23 @@ def _encoder(loaded: Loaded) -> tuple[EncoderConfig, str]:
 def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
     heads: dict[str, str] = {}
     known = ARCHITECTURES[kind].naming
+
+    def fits(head: str, row: str, settings: Mapping[str, Any]) -> bool:
+        return _fits(head, settings, kind, loaded.layout.first) and not (
+            head == 'label' and _ends_with_padding(loaded, kind)
+            or head == 'mlm' and _missed_activation(loaded, row, kind)
+        )
+
     for row in loaded.model.objectives:
         head = TABLE[row].begins_as or row
         head = 'label' if head == 'score' else head
-        settings = loaded.config.rows[row].settings
-        if _fits(head, settings, kind, loaded.layout.first) and not (
-            head == 'label' and _ends_with_padding(loaded, kind)
-            or head == 'mlm' and _missed_activation(loaded, row, kind)
-        ):
+        if fits(head, row, loaded.config.rows[row].settings):
             heads.setdefault(head, row)
-    lexical = loaded.config.lexical
-    if loaded.config.critic == LEXICAL and lexical.head == VOCABULARY and (
-        _fits('mlm', {'transform': lexical.transform}, kind, first=True)
-        and not _missed_activation(loaded, LEXICAL, kind)
-    ):  # fmt: skip
-        heads['mlm'] = LEXICAL
-    cross = loaded.config.cross
-    if cross is not None and not _ends_with_padding(loaded, kind) and (
-        _fits('label', {'pooler': cross.pooler}, kind, loaded.layout.first)
-    ):  # fmt: skip
-        heads['label'] = CROSS
+    critic = CRITICS[loaded.config.critic]
+    entry = critic.of(loaded.config)
+    written = None if entry is None else critic.writes_head(entry)
+    if written and fits(written[0], critic.name, written[1]):
+        heads[written[0]] = critic.name
     tasks = [row for row in TASKS.values() if row in heads]
     for row in tasks[1:]:  # a folder has one of them
         heads.pop(row)
@@ -514,14 +502,12 @@ def _ends_with_padding(loaded: Loaded, kind: str) -> bool:
 
 
 def _transform_activation(loaded: Loaded, row: str) -> str | None:
-    """Returns the activation of the output transform of a row, or of LEXICAL;
+    """Returns the activation of the output transform of a row, or of a critic;
     None: there is no such transform.
     """
-    settings = (
-        dataclasses.asdict(loaded.config.lexical)
-        if row == LEXICAL
-        else loaded.config.rows[row].settings
-    )
+    settings = loaded.config.critics.get(row)
+    if settings is None:
+        settings = loaded.config.rows[row].settings
     if not settings.get('transform'):
         return None
     usual = loaded.encoder.arguments['activation']
@@ -530,7 +516,7 @@ def _transform_activation(loaded: Loaded, row: str) -> str | None:
 
 def _missed_activation(loaded: Loaded, row: str, kind: str) -> str | None:
     """Names the activation of the output transform of transformers, where the
-    row, or LEXICAL, has another.
+    row, or the critic, has another.
     """
     known, usual = ARCHITECTURES[kind], loaded.encoder.arguments
     key, default = known.fills_by or (None, None)

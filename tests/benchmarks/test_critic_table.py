@@ -6,7 +6,7 @@ import numpy as np
 from absl.testing import absltest
 
 from benchmarks import critics, tables
-from infoword_tf.evaluation.critics import Tokens
+from infoword_tf.critics.texts import Tokens
 from tasks.vectors import TokenFile
 
 SIZES = np.array([3, 1, 4] * 200)  # of 600 texts, more than a block

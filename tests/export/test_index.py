@@ -17,10 +17,11 @@ from export import index as indexes
 from export.index import KINDS, Index, sqlite3
 from export.residual import Residual
 from infoword_tf import files
-from infoword_tf.config import LATE, LEXICAL
+from infoword_tf.critics.late import LATE
+from infoword_tf.critics.lexical import LEXICAL
+from infoword_tf.critics.texts import Tokens, numbers_of
 from infoword_tf.data.documents import Document, passages
-from infoword_tf.evaluation import critics, ranking
-from infoword_tf.evaluation.critics import Tokens
+from infoword_tf.evaluation import ranking
 from tests import places
 from tests.refused import refused
 
@@ -220,7 +221,7 @@ class SearchTest(Case):
             indexes.encoded(vectors_of, vectors), vectors, query
         )
         np.testing.assert_allclose(
-            critics.numbers_of(restored), critics.numbers_of(vectors_of),
+            numbers_of(restored), numbers_of(vectors_of),
             atol=error,
         )  # fmt: skip
         scores = ranking.comparer(restored)(query)[0]
