@@ -11,8 +11,9 @@ a is the query, b the passage.
 """
 
 from infoword_tf.critics.cosine import SentenceCosine
-from infoword_tf.critics.critic import Compared, Critic, HeadConfig, Start
+from infoword_tf.critics.critic import Critic, HeadConfig, Start
 from infoword_tf.critics.cross import CrossCritic
+from infoword_tf.critics.form import Compared
 from infoword_tf.critics.late import LateCritic
 from infoword_tf.critics.learned import LearnedCosine
 from infoword_tf.critics.lexical import LexicalCritic

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from infoword_tf.config import Config
-from infoword_tf.critics.critic import Compared, Critic
+from infoword_tf.critics.critic import Critic
+from infoword_tf.critics.form import Compared
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout

@@ -19,7 +19,8 @@ from typing import Any, Self
 import numpy as np
 
 from infoword_tf.config import Config, DenseConfig
-from infoword_tf.critics.critic import Compared, Critic, HeadConfig, Start
+from infoword_tf.critics.critic import Critic, HeadConfig, Start
+from infoword_tf.critics.form import Compared
 from infoword_tf.critics.texts import Tokens, averaged
 from infoword_tf.errors import InputError
 from infoword_tf.layers.block import take

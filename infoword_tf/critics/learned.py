@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf.critics.cosine import COSINE, Cosine
-from infoword_tf.critics.critic import Compared
+from infoword_tf.critics.form import Compared
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.pooling import about_unit, of_texts, pool, rarity, unit
 from infoword_tf.lazy import ops

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from infoword_tf.config import Config
-from infoword_tf.critics.critic import Compared, Critic, HeadConfig, Start
+from infoword_tf.critics.critic import Critic, HeadConfig, Start
+from infoword_tf.critics.form import Compared
 from infoword_tf.critics.texts import Tokens
 from infoword_tf.errors import InputError
 from infoword_tf.layers import lexical

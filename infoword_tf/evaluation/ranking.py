@@ -125,7 +125,7 @@ def search(
     """Compares every query with every document.
 
     Args:
-        queries: Q texts of a critic, see critics.py.
+        queries: Q texts of a critic, see critics/texts.py.
         blocks: of (numbers [C], C texts of the same critic), held one at a
             time.
         top_k: k.

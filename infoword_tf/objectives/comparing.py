@@ -71,6 +71,11 @@ class Comparing(Queued):
         super().build()
 
     @property
+    def has_vectors(self) -> bool:
+        """False for a critic that encodes both texts at once."""
+        return not self.form.of_pairs
+
+    @property
     def lengths(self) -> tuple[int, int]:
         """Longest query and passage in tokens; 0: of any length."""
         return 0, 0
@@ -115,6 +120,13 @@ def critics_setting(
         f'What compares {texts}: {"; ".join(others)}; or {last}.',
         choices=tuple(critics),
     )
+
+
+def encoders_of(
+    critic: type[Critic], settings: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Returns `Row.encoders` of a row with a critic."""
+    return ENCODERS | ({'lookup': {}} if critic.takes_lookup(settings) else {})
 
 
 def outcome_of_pairs(

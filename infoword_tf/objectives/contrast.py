@@ -19,9 +19,9 @@ from infoword_tf.encoders import Encoded
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.comparing import (
-    ENCODERS,
     Comparing,
     critics_setting,
+    encoders_of,
 )
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.pools import Pool
@@ -217,11 +217,6 @@ def _vector(settings: Mapping[str, Any]) -> Vector:
     return Vector(**_critic(settings).vector(settings), priority=2)
 
 
-def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    lookup = {'lookup': {}} if _critic(settings).takes_lookup(settings) else {}
-    return {**ENCODERS, **lookup}
-
-
 def _reads(settings: Mapping[str, Any]) -> Reads:
     return Reads('text', encoders=encoders(settings))
 
@@ -241,7 +236,7 @@ ICT = Row(
     relation='a sentence and the text around it (inverse cloze task)',
     candidates='the batch, both ways',
     views=dict.fromkeys(SentenceContrast.sides, _reads),
-    encoders=_encoders,
+    encoders=lambda settings: encoders_of(_critic(settings), settings),
     heldout_candidates=128,
     vector=_vector,
     auxiliaries=auxiliaries,

@@ -24,9 +24,9 @@ from infoword_tf.errors import InputError
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.comparing import (
-    ENCODERS,
     PAIRS_VIEW,
     critics_setting,
+    encoders_of,
     outcome_of_pairs,
 )
 from infoword_tf.objectives.guided import Guided
@@ -197,7 +197,7 @@ class SimCSE(Guided):
             return {}
         view, vectors = batch.views[VIEW], self.vectors_of(batch)
         texts = {'texts': compared_texts(view, self.row)}
-        if self.keys_are_positives:
+        if self.keys == POSITIVES:
             texts['keys'] = compared_keys(view, self.row)
         return {
             name: self.form.norm(batch, of, vectors[name])
@@ -215,7 +215,7 @@ class SimCSE(Guided):
             batch, compared_texts(view, self.row), vectors['texts'],
             norms.get('texts'),
         )  # fmt: skip
-        if not self.keys_are_positives:
+        if self.keys != POSITIVES:
             return texts
         keys = self.form.finished(
             batch, compared_keys(view, self.row), vectors['keys'],
@@ -227,11 +227,6 @@ class SimCSE(Guided):
         )
 
     # ---------------------------------------------------------- candidates
-
-    @property
-    def has_vectors(self) -> bool:
-        """False for a critic that encodes both texts at once."""
-        return not self.form.of_pairs
 
     def candidates(self, batch: Batch) -> SharedCandidates | None:
         """Gathers the texts of the global batch, by kind, and a queue.
@@ -378,11 +373,6 @@ class SimCSE(Guided):
         """Tells whether the momentum encoder makes the b of each step."""
         return settings['keys'] == POSITIVES
 
-    @property
-    def keys_are_positives(self) -> bool:
-        """True if the momentum encoder makes the b of each step."""
-        return self.keys == POSITIVES
-
     def update_state(self, batch: Batch) -> dict[str, Any]:
         """Queues b, by the momentum encoder if `momentum`.
 
@@ -426,11 +416,6 @@ def _reads_keys(settings: Mapping[str, Any]) -> Reads | None:
     return reads and reads._replace(encoders=(MOMENTUM,))
 
 
-def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    lookup = {'lookup': {}} if _critic(settings).takes_lookup(settings) else {}
-    return {**ENCODERS, **lookup}
-
-
 def _init_advice(settings: Mapping[str, Any]) -> str:
     if settings['pairs']:
         return ''
@@ -453,7 +438,7 @@ ROW = Row(
     relation='equal but for dropout; or paired by people (`--pairs`)',
     candidates='the batch; own negatives of pairs, a queue',
     views={VIEW: _reads, KEYS: _reads_keys, PAIRS_VIEW: _reads_pairs},
-    encoders=_encoders,
+    encoders=lambda settings: encoders_of(_critic(settings), settings),
     heldout_candidates=lambda settings: (
         None if _critic(settings).of_pairs else 512
     ),
