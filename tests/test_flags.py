@@ -402,12 +402,12 @@ WAYS = {
         'optimizer': Into('bert', ('AdamW', 'schedule')),
         'seed': Into(3, ('open_sources', 'Batches', 'Model', 'Trainer')),
     }, dict.fromkeys([
-        'infoword_tf.training.run.batches.open_sources',
-        'infoword_tf.training.run.batches.Batches',
-        'infoword_tf.training.run.Model',
-        'infoword_tf.training.run.optim.AdamW',
-        'infoword_tf.training.run.optim.schedule',
-        'infoword_tf.training.run.State',
+        'infoword_tf.data.opened.batches.open_sources',
+        'infoword_tf.data.opened.batches.Batches',
+        'infoword_tf.training.build.Model',
+        'infoword_tf.training.build.optim.AdamW',
+        'infoword_tf.training.build.optim.schedule',
+        'infoword_tf.training.build.State',
         'infoword_tf.training.loop.Trainer',
         'infoword_tf.training.fit.Fit',
     ], SPY)),
@@ -475,7 +475,7 @@ WAYS = {
         'parallel': ('{}/tatoeba2/tatoeba.deu-eng.{deu,eng}',),
         'heldout_parallel': ('{}/tatoeba2/tatoeba.deu-eng.{deu,eng}',),
         'drop_equal': True,
-    }, {'infoword_tf.training.run.parallel.read': Done}),
+    }, {'infoword_tf.data.opened.parallel.read': Done}),
 }  # fmt: skip
 # Flags of these are those of `RunChoices`, which test_keys.py goes over; or
 # their own tests have each of them.

@@ -384,7 +384,7 @@ KEYS = {
         'time': (EARLY, LATE), 'id': (None, 'n'), 'columns': ('t', 't,u'),
         'delimiter': (None, ','),
     }),
-    'run.shape_of': Key(of_graphs, {
+    'build.shape_of': Key(of_graphs, {
         'rules': ('adamw', 'bert'), 'warmup_steps': (1, 2),
         'dropout': (0.1, 0.2), 'batch_size': (8, 4), 'steps': (9, 8),
         'microbatch': (None, 2), 'remat': (False, True), 'xla': (

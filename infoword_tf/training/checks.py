@@ -44,7 +44,7 @@ from infoword_tf.views import VIEWS, root
 
 if TYPE_CHECKING:
     from infoword_tf.data.corpora import Corpus
-    from infoword_tf.training.run import LabelledData
+    from infoword_tf.training.build import LabelledData
 
 OF_PAIRS = (
     'pair_columns', 'pair_delimiter', 'pair_negatives', 'heldout_pairs',
