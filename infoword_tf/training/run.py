@@ -25,7 +25,6 @@ from infoword_tf.data import (
     batches,
     corpora,
     parallel,
-    service,
     text_pairs,
     translations,
 )
@@ -418,23 +417,9 @@ def open_data(
                 f'part in {", ".join(plan.readers(source_spec))}',
                 flush=True,
             )
-    all_batches = batches.Batches(
-        sources, plan, tokenizer.specials, choices.seed
-    )
-    if choices.data_service:
-        all_batches.service = service.Service(
-            choices.data_service, identity_of(choices, all_batches)
-        )
     return RunData(
-        started, text, pairs, parallel_texts, tokenizer, counts, all_batches
-    )
-
-
-def identity_of(choices: RunChoices, all_batches: batches.Batches) -> bytes:
-    """Returns a hash of all that determines the batches of a run."""
-    return service.digest(
-        all_batches, choices.language_exponent, sorted(choices.corpus_weights),
-        choices.pair_weights, choices.shuffle_block,
+        started, text, pairs, parallel_texts, tokenizer, counts,
+        batches.Batches(sources, plan, tokenizer.specials, choices.seed),
     )  # fmt: skip
 
 
