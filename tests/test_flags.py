@@ -480,15 +480,13 @@ WAYS = {
 # Flags of these are those of `RunChoices`, which test_keys.py goes over; or
 # their own tests have each of them.
 ELSEWHERE = {
-    'infoword_tf.data_service': 'test_data_service',
     'infoword_tf.show': 'test_show',
     'tasks.distill': 'test_students, test_embedding',
     'tasks.flow': 'test_flow_command',
     'export.demo': 'test_demo',
 }
 # What ways differ by; what does nothing here; and what tests of the commands
-# have: test_beam, test_search, test_train, test_data_service and
-# test_sentence_runs.
+# have: test_beam, test_search, test_train and test_sentence_runs.
 FREE = {
     'tasks.lm': ('sample',),
     'tasks.squad': ('seq_len', 'epochs'),  # other defaults
@@ -497,7 +495,7 @@ FREE = {
     ),
     'infoword_tf.prepare': ('beam_options', 'language_exponent'),
     'infoword_tf.train': (
-        'minutes', 'strategy', 'logical_cpus', 'xla', 'data_service', 'epochs',
+        'minutes', 'strategy', 'logical_cpus', 'xla', 'epochs',
     ),
 }  # fmt: skip
 
