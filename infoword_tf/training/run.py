@@ -441,7 +441,7 @@ class Saver:
         checkpoint.write_weights(self.workdir, tensors, now)
 
     def repair_weights(self, first: int) -> None:
-        """Exports the weights of a checkpoint where other ones are exported.
+        """Exports the weights of the checkpoint, if another step is exported.
 
         A run may have been stopped between the two, or a file be damaged.
         """

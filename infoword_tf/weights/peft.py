@@ -359,7 +359,7 @@ def _adapter_tensors(
     adapter: config.AdapterConfig,
     workdir: pathlib.Path,
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Collects the adapters of the encoder, as PEFT names them.
+    """Collects the adapters of the encoder by the names of PEFT.
 
     Args:
         lines: of the encoder's weights.
