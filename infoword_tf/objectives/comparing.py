@@ -23,10 +23,6 @@ Tensor = Any
 AS_INIT = 'init'
 TERMS = 'query_terms', 'passage_terms'  # weights above 0 of a text
 THIRD = -1  # of the run's updates
-# Of rows whose texts are encoded for another critic than the cosine.
-ENCODERS: dict[str, dict[str, Any]] = {
-    'modern': {}, 'transformer': {}, 'disentangled': {},
-}  # fmt: skip
 
 
 class Comparing(Queued):
