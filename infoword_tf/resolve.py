@@ -1027,13 +1027,13 @@ def _lexical(vector: Vector, started: Config | None) -> LexicalConfig:
         new = started.lexical
         if vector.head in ('', new.head):
             return dataclasses.replace(new, top_k=vector.top_k or new.top_k)
-    # The output transform of masked words, if --init has one.
-    heads = _heads(started)
-    transform = any(head.get('transform') for head in heads)
+    # The output transform of masked words, if --init has one. An output layer
+    # without it has no bias: of texts, nearly all tokens weigh more than 0.
+    transform = any(head.get('transform') for head in _heads(started))
     new = LexicalConfig(
         VOCABULARY, transform, transform_activation=_activation(started)
     )
-    if vector.head == TOKENS or not (vector.head or heads):
+    if vector.head == TOKENS or not (vector.head or transform):
         new = LexicalConfig(TOKENS, activation='relu')
     return dataclasses.replace(new, top_k=vector.top_k or None)
 

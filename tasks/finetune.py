@@ -38,7 +38,7 @@ from tasks import labels, measures
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
     from infoword_tf.inference.loaded import Loaded
-    from infoword_tf.training.run import LabelledData
+    from infoword_tf.training.build import LabelledData
 
 NOTHING_LEARNED = 'nothing_learned'  # a sentence in metrics.json
 SEED = 'seed='  # how the folder of a run of several begins or ends
@@ -384,7 +384,7 @@ def prepare_task(
     commands.hush_tensorflow()
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.training import distribution, fit
-    from infoword_tf.training.run import BuildCache, LabelledData
+    from infoword_tf.training.build import BuildCache, LabelledData
     from infoword_tf.workdir import Workdir
 
     shared = BuildCache()

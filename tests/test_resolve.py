@@ -505,6 +505,24 @@ class DefaultsTest(parameterized.TestCase):
         lexical = resolve(choices, started).config(V).lexical
         self.assertEqual(lexical.transform_activation, 'relu')
 
+    @parameterized.parameters(
+        # Without the transform there is no bias that makes weights 0.
+        (None, 'init', 'tokens', False), (False, 'init', 'tokens', False),
+        (True, 'init', 'vocabulary', True), (True, 'tokens', 'tokens', False),
+        (False, 'vocabulary', 'vocabulary', False),
+    )  # fmt: skip
+    def test_what_gives_weights_to_tokens(self, old, terms, head, transform):
+        started = config_of('bert_nce' if old is None else 'mlm')
+        if old:
+            started = config_of('mlm', settings={'mlm.transform': True})
+        settings = {
+            'simcse.critic': 'lexical', 'sentences.pairs': 2,
+            'simcse.terms': terms,
+        }  # fmt: skip
+        choices = ModelChoices('simcse', settings=settings)
+        lexical = resolve(choices, started).config(V).lexical
+        self.assertEqual((lexical.head, lexical.transform), (head, transform))
+
     def test_rows_of_no_weight_are_left_out(self):
         actual = resolve(ModelChoices('mlm:2,plm:0'))
         self.assertEqual(list(actual.rows), ['mlm'])

@@ -60,7 +60,7 @@ class Comparing(Queued):
         'What gives tokens weights: the output layer of masked words, to every '
         'token of the vocabulary (vocabulary, SPLADE); one number a token, to '
         'the tokens of the text alone (tokens, BGE-M3); init: the former where '
-        '--init has such a layer.',
+        '--init has such a layer with a bias (--mlm.transform).',
         choices=(AS_INIT, *lexical.HEADS),
         needs=('critic', LEXICAL),
     )
