@@ -109,19 +109,8 @@ def convert(
         FileExistsError: the workdir holds files.
         ValueError: a folder that cannot be converted, or is damaged.
     """
-    if not source.is_dir():
-        raise FileNotFoundError(f'--source={source}: there is no such folder')
-    if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
-        raise FileExistsError(
-            f'--workdir={workdir} is there and not empty; name a new folder'
-        )
     base = adapted_by(source) or source
-    known = [base / name for name in ('config.json', 'modules.json')]
-    if not any(map(pathlib.Path.is_file, [*known, *base.glob('*.index')])):
-        raise FileNotFoundError(
-            f'--source={base} has no config.json, modules.json or *.index: '
-            'it holds no weights; name the folder with these files'
-        )
+    check_folders(source, base, workdir)
     began = time.monotonic()
     commands.hush_tensorflow()
     from infoword_tf.weights import (
@@ -177,6 +166,32 @@ def convert(
               f'{"; ".join(dropped)}')
     for note in public.tokenizer.notes:
         print(f'{NOTE}{note}')
+
+
+def check_folders(
+    source: pathlib.Path, base: pathlib.Path, workdir: pathlib.Path
+) -> None:
+    """Raises if a folder holds no weights, or the workdir holds files.
+
+    Args:
+        source: folder to convert.
+        base: folder whose weights an adapter in `source` changes, or `source`.
+        workdir: as of `convert`.
+
+    Raises: FileNotFoundError, FileExistsError.
+    """
+    if not source.is_dir():
+        raise FileNotFoundError(f'--source={source}: there is no such folder')
+    if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
+        raise FileExistsError(
+            f'--workdir={workdir} is there and not empty; name a new folder'
+        )
+    known = [base / name for name in ('config.json', 'modules.json')]
+    if not any(map(pathlib.Path.is_file, [*known, *base.glob('*.index')])):
+        raise FileNotFoundError(
+            f'--source={base} has no config.json, modules.json or *.index: '
+            'it holds no weights; name the folder with these files'
+        )
 
 
 def write(init: pathlib.Path, output: pathlib.Path, form: str) -> None:

@@ -619,7 +619,7 @@ def resolve_encoder(
     """Returns the name of an encoder that all rows allow, that of --init first.
     """
     allowed = {
-        row: allowed_encoders(row, entry.settings)
+        row: TABLE[row].encoders(entry.settings)
         for row, entry in rows.items()
     }
     if choices.encoder is not None:
@@ -646,39 +646,15 @@ def resolve_encoder(
     )
 
 
-def allowed_encoders(
-    row: str, settings: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Returns the arguments that a row fixes, by encoder that the row allows.
-
-    A setting about an argument allows the encoders that have that argument;
-    its default allows the others too.
-    """
-    allowed = {}
-    for encoder, fixed in decided(TABLE[row].encoders, settings).items():
-        arguments, lacking = dict(fixed), False
-        for name, setting in TABLE[row].settings.items():
-            for argument, value in setting.encoder.get(
-                settings[name], {}
-            ).items():
-                if argument in ENCODERS[encoder].settings:
-                    arguments[argument] = value
-                else:
-                    lacking |= settings[name] != setting.default
-        if not lacking:
-            allowed[encoder] = arguments
-    return allowed
-
-
 def _dropout(
     choices: ModelChoices, text: ResolvedText, encoder: str, width: int,
     started: Config | None,
 ) -> float:  # fmt: skip
     """Returns the rate of dropout, chosen or by default.
 
-    The default is 0 for `modern` below base, from scratch on running text, else
-    0.1 (Devlin et al. 2019). Small encoders read running text a few times at
-    most, and learn more of it without dropout. Labels and pairs are read again
+    The default is 0 for small encoders that do without (`drops_when_small`),
+    from scratch on running text, else 0.1 (Devlin et al. 2019). They read it a
+    few times at most, and learn more of it so. Labels and pairs are read again
     and again, and some rows contrast two passes that differ by dropout alone.
     """
     if choices.dropout is not None:
@@ -690,8 +666,8 @@ def _dropout(
         or any(r.dropped or r.passes > 1 for r in reads)
     )
     small = width < SIZES['base']['width']
-    if running and small and started is None and encoder == 'modern':
-        return 0.0
+    if running and small and started is None:
+        return 0.1 if ENCODERS[encoder].drops_when_small else 0.0
     return 0.1
 
 
@@ -706,7 +682,7 @@ def _arguments(
     known = ENCODERS[name].settings
     fixed: dict[str, Any] = {}
     for row, entry in rows.items():
-        of_row = allowed_encoders(row, entry.settings)[name]
+        of_row = TABLE[row].encoders(entry.settings)[name]
         for argument, value in of_row.items():
             if fixed.setdefault(argument, value) != value:
                 raise UsageError(
@@ -877,7 +853,7 @@ def _adapter(
 def _memory_length(choices: ModelChoices, encoder: str) -> int | None:
     """Returns the memory in tokens, T by default; None: the encoder has none.
     """
-    if not ENCODERS[encoder].has_memory:
+    if 'memory' not in ENCODERS[encoder].abilities:
         if choices.memory_length is not None:
             raise UsageError(
                 'encoder_without_memory',
@@ -1051,13 +1027,13 @@ def _lexical(vector: Vector, started: Config | None) -> LexicalConfig:
         new = started.lexical
         if vector.head in ('', new.head):
             return dataclasses.replace(new, top_k=vector.top_k or new.top_k)
-    # The output transform of masked words, if --init has one.
-    heads = _heads(started)
-    transform = any(head.get('transform') for head in heads)
+    # The output transform of masked words, if --init has one. An output layer
+    # without it has no bias: of texts, nearly all tokens weigh more than 0.
+    transform = any(head.get('transform') for head in _heads(started))
     new = LexicalConfig(
         VOCABULARY, transform, transform_activation=_activation(started)
     )
-    if vector.head == TOKENS or not (vector.head or heads):
+    if vector.head == TOKENS or not (vector.head or transform):
         new = LexicalConfig(TOKENS, activation='relu')
     return dataclasses.replace(new, top_k=vector.top_k or None)
 

@@ -187,8 +187,8 @@ def add_outputs(
     """Adds outputs of a teacher, and states of `layers`, to examples.
 
     Returns:
-        Changed fields of `training.run.LabelledData`; and the teacher's scores
-        of held-out examples.
+        Changed fields of `training.build.LabelledData`; and the scores of the
+        teacher for held-out examples.
     """
     targets: dict[str, Any] = {}
     fingerprints, soft = [prepared.labelled.fingerprint], SOFT[teacher.row]

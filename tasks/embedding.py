@@ -293,7 +293,7 @@ def prepare(
 ) -> finetune.PreparedTask:
     """Prepares a student, and the teacher's vectors of the texts of `read`."""
     from infoword_tf.training import fit
-    from infoword_tf.training.run import LabelledData
+    from infoword_tf.training.build import LabelledData
 
     student, read, vectors = {}, {}, {}  # `read`: by the teacher
     for split, texts in splits.items():

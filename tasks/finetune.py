@@ -36,7 +36,7 @@ from tasks.task import HELDOUT, TRAIN, Task
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
     from infoword_tf.inference.loaded import Loaded
-    from infoword_tf.training.run import LabelledData
+    from infoword_tf.training.build import LabelledData
 
 NOTHING_LEARNED = 'nothing_learned'  # a sentence in metrics.json
 SEED = 'seed='  # how the folder of a run of several begins or ends
@@ -260,7 +260,7 @@ def prepare(
     commands.hush_tensorflow()
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.training import distribution, fit
-    from infoword_tf.training.run import BuildCache, LabelledData
+    from infoword_tf.training.build import BuildCache, LabelledData
     from infoword_tf.workdir import Workdir
 
     shared = BuildCache()

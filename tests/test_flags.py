@@ -380,12 +380,12 @@ WAYS = {
         'optimizer': Into('bert', ('AdamW', 'schedule')),
         'seed': Into(3, ('open_sources', 'Batches', 'Model', 'Trainer')),
     }, dict.fromkeys([
-        'infoword_tf.training.run.batches.open_sources',
-        'infoword_tf.training.run.batches.Batches',
-        'infoword_tf.training.run.Model',
-        'infoword_tf.training.run.optim.AdamW',
-        'infoword_tf.training.run.optim.schedule',
-        'infoword_tf.training.run.State',
+        'infoword_tf.data.opened.batches.open_sources',
+        'infoword_tf.data.opened.batches.Batches',
+        'infoword_tf.training.build.Model',
+        'infoword_tf.training.build.optim.AdamW',
+        'infoword_tf.training.build.optim.schedule',
+        'infoword_tf.training.build.State',
         'infoword_tf.training.loop.Trainer',
         'infoword_tf.training.fit.Fit',
     ], SPY)),
@@ -453,20 +453,18 @@ WAYS = {
         'parallel': ('{}/tatoeba2/tatoeba.deu-eng.{deu,eng}',),
         'heldout_parallel': ('{}/tatoeba2/tatoeba.deu-eng.{deu,eng}',),
         'drop_equal': True,
-    }, {'infoword_tf.training.run.parallel.read': Done}),
+    }, {'infoword_tf.data.opened.parallel.read': Done}),
 }  # fmt: skip
 # Flags of these are those of `RunChoices`, which test_keys.py goes over; or
 # their own tests have each of them.
 ELSEWHERE = {
-    'infoword_tf.data_service': 'test_data_service',
     'infoword_tf.show': 'test_show',
     'tasks.distill': 'test_students, test_embedding',
     'tasks.flow': 'test_flow_command',
     'export.demo': 'test_demo',
 }
 # What ways differ by; what does nothing here; and what tests of the commands
-# have: test_beam, test_search, test_train, test_data_service and
-# test_sentence_runs.
+# have: test_beam, test_search, test_train and test_sentence_runs.
 FREE = {
     'tasks.lm': ('sample',),
     'tasks.squad': ('seq_len', 'epochs'),  # other defaults
@@ -475,7 +473,7 @@ FREE = {
     ),
     'infoword_tf.prepare': ('beam_options', 'language_exponent'),
     'infoword_tf.train': (
-        'minutes', 'strategy', 'logical_cpus', 'xla', 'data_service', 'epochs',
+        'minutes', 'strategy', 'logical_cpus', 'xla', 'epochs',
     ),
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ import sys
 
 from absl.testing import parameterized
 
+from infoword_tf.encoders import ENCODERS
 from tests import language
 from tests.language import parsed
 
@@ -133,6 +134,15 @@ def refusals(tree):
                 literal = re.fullmatch(r"'([a-z]+(_[a-z0-9]+){1,4})'", id)
                 passed = '' if id == 'error.id' else None
                 yield node.lineno, literal[1] if literal else passed
+
+
+def words(tree, names):
+    """Strings, and names of keyword arguments, that are among the names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in names:
+            yield node.value
+        elif isinstance(node, ast.keyword) and node.arg in names:
+            yield node.arg
 
 
 class HouseTest(parameterized.TestCase):
@@ -284,6 +294,16 @@ class HouseTest(parameterized.TestCase):
     def test_what_is_an_id(self, code, id):
         ((_, actual),) = refusals(ast.parse(code))
         self.assertEqual(actual, id)
+
+    def test_rows_ask_for_abilities(self):
+        """No file of objectives/ names an encoder, but for sums as published.
+
+        `elmo` is a row, too.
+        """
+        sums = {'__init__.py': ['elmo', 'transformer', 'modern', 'relative']}
+        for file in sources(LIBRARY / 'objectives'):
+            actual = list(words(parsed(file), ENCODERS))
+            self.assertCountEqual(actual, sums.get(file.name, []), file)
 
     def test_no_file_that_is_read_can_run_code(self):
         # This one says itself what a pickle may call, and reads no other file

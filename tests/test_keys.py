@@ -45,7 +45,7 @@ from infoword_tf.text import normalization
 from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from infoword_tf.training import guide, optim, record
-from infoword_tf.training.run import identity_of, shape_of
+from infoword_tf.training.build import shape_of
 from tasks import classify, retrieval, squad, teacher, vectors
 from tests import places, zoo
 
@@ -274,11 +274,6 @@ def of_graphs(folder, rules, warmup_steps, dropout, run, **flags):
     return shape_of(run_of, config, optim.preset(rules), warmup_steps)
 
 
-def of_batches(folder, **flags):
-    """Batches that other processes make; of one view."""
-    return identity_of(RunChoices(**flags), mock.Mock(views=lambda _: {}))
-
-
 def of_identity(folder, kind, words, lower_case, **options):
     """Returns what tokenizers are equal by."""
     tokenizer = {'wordpiece': WordPieceTokenizer, 'words': WholeWords}[kind](
@@ -386,7 +381,7 @@ KEYS = {
         'time': (EARLY, LATE), 'id': (None, 'n'), 'columns': ('t', 't,u'),
         'delimiter': (None, ','),
     }),
-    'run.shape_of': Key(of_graphs, {
+    'build.shape_of': Key(of_graphs, {
         'rules': ('adamw', 'bert'), 'warmup_steps': (1, 2),
         'dropout': (0.1, 0.2), 'batch_size': (8, 4), 'steps': (9, 8),
         'microbatch': (None, 2), 'remat': (False, True), 'xla': (
@@ -395,11 +390,6 @@ KEYS = {
     }, {
         'run': ({}, {'seed': 1}), 'seed': (0, 1), 'learning_rate': (1.0, 2.0),
     }),
-    'run.identity_of': Key(of_batches, {
-        'language_exponent': (0.7, 0.5), 'pair_weights': ((), ('2', '1')),
-        'corpus_weights': ((), ('de=2', 'en=1')),
-        'shuffle_block': (None, 700),
-    }, {'workdir': ('a', 'b')}),
     'normalization._cached': Key(of_normalization, {
         'asked': ([1], [2]), 'tokenizers_version': ('1', '2'),
         'code': ('0', '1'),
@@ -412,7 +402,6 @@ OTHERS = {
     'export/index.py _stage': 'test_index: one vector a text',
     'infoword_tf/data/documents.py text_hash': 'what is held out',
     'infoword_tf/data/opened.py _digest': 'hashes what the others say',
-    'infoword_tf/data/service.py digest': 'test_data_service: another run',
     'infoword_tf/data/sharding.py finish': 'of `prepare._decisive`, below',
     'infoword_tf/files.py _digest': 'the bytes of a file, in it',
     'infoword_tf/files.py digest_of': 'the bytes of a file',
@@ -552,10 +541,9 @@ class RecordTest(parameterized.TestCase):
     )  # fmt: skip
     # These change no weight.
     FREE = (
-        'checkpoint_every', 'data_service', 'epochs', 'eval_every',
-        'grace_seconds', 'keep_checkpoints', 'log_every', 'logical_cpus',
-        'measure', 'microbatch', 'on_nonfinite', 'remat', 'rewinds',
-        'strategy', 'workdir',
+        'checkpoint_every', 'epochs', 'eval_every', 'grace_seconds',
+        'keep_checkpoints', 'log_every', 'logical_cpus', 'measure',
+        'microbatch', 'on_nonfinite', 'remat', 'rewinds', 'strategy', 'workdir',
     )  # fmt: skip
 
     def test_every_flag_of_a_run(self):

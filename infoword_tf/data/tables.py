@@ -36,7 +36,7 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.choices import DELIMITERS
-from infoword_tf.data import readers, records
+from infoword_tf.data import readers
 
 Cells = tuple[str | None, ...]
 _LONGEST_CELL = 1 << 24  # characters; a quote that is never closed ends there
@@ -189,7 +189,7 @@ def open_table(
             )
         ]  # fmt: skip
         rows = _by_name(rows, columns, lists)
-        names_of = {} if suffix == '.jsonl' else records.class_names(path)
+        names_of = {} if suffix == '.jsonl' else readers.class_names(path)
         return Table(str(path), columns, rows, False, tuple(nested), names_of)
     columns = tuple(name.strip() for name in first[1])
     if names is not None:
@@ -228,7 +228,7 @@ def _whole(
 
 
 def _by_name(
-    rows: records.Numbered, names: Sequence[str], lists: Collection[str] = ()
+    rows: readers.Numbered, names: Sequence[str], lists: Collection[str] = ()
 ) -> Iterator[tuple[int, Cells]]:
     """Yields records as cells; cells of `lists` may be lists, as JSON."""
     for line, record in rows:
@@ -311,18 +311,18 @@ def _delimiter(lines: Sequence[str]) -> str:
     return best if cells_of(best) else comma
 
 
-def _read_jsonl(path: pathlib.Path) -> records.Numbered:
+def _read_jsonl(path: pathlib.Path) -> readers.Numbered:
     """Yields records with the columns of all lines, null where missing."""
     names: dict[str, None] = {}
-    for _, record in records.read_jsonl(path):
+    for _, record in readers.read_jsonl(path):
         names |= dict.fromkeys(record)
-    for line, record in records.read_jsonl(path):
+    for line, record in readers.read_jsonl(path):
         yield line, {name: record.get(name) for name in names}
 
 
 _READERS = {'.tsv': read_tsv, '.txt': read_tsv, '.csv': read_csv,
-            '.jsonl': _read_jsonl, '.parquet': records.read_columns,
-            '.arrow': records.read_columns}  # fmt: skip
+            '.jsonl': _read_jsonl, '.parquet': readers.read_columns,
+            '.arrow': readers.read_columns}  # fmt: skip
 
 
 def _open_tfds(spec: str) -> Table:

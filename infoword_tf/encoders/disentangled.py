@@ -27,6 +27,11 @@ class DisentangledTransformer(Stack):
     Distances count places in the sequence, whatever `Inputs.positions` are.
     """
 
+    abilities = {
+        **Stack.abilities,
+        'both_sides': {},
+        'segments': {'segments': 2},
+    }
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
     segments: int = setting(0, 'Kinds of segment; 0: it knows none.')
     activation: str = ACTIVATION

@@ -3,6 +3,7 @@
 Glossary of shapes: P places.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from infoword_tf import errors
@@ -14,6 +15,22 @@ from infoword_tf.settings import Configurable, setting
 from infoword_tf.views import Specials, View
 
 Tensor = Any
+# What rows ask of encoders (`Row.needs`).
+ABILITIES = {
+    'alone': 'a text is read without those before, of which nothing is left',
+    'attention': 'tokens attend to each other',
+    'at_once': 'all tokens are computed at once, which makes students quick',
+    'both_sides': 'a state depends on tokens before and after its own',
+    'causal': 'a state depends on no later token',
+    'directions': 'both directions are read, and never meet',
+    'memory': 'tokens attend to a number of tokens of the text before',
+    'own_vectors': 'the state of a token is its vector, whatever is around it',
+    'positions': 'tokens have the positions that a row gives copies of a text',
+    'queries': 'states that know a place, and not the token there',
+    'recurrence': 'a state of one size carries all text so far',
+    'segments': 'two texts of a sequence are told apart',
+    'words': 'labels of words are read from the states of tokens',
+}
 ACTIVATION = setting(  # of encoders that have a feed-forward
     'gelu_tanh',
     "Activation of the feed-forward: gelu_tanh (Google's BERT and XLNet), "
@@ -87,13 +104,13 @@ class Encoder(Configurable, Layer):
     """An encoder, g_omega of the paper's table; settings are the arguments.
 
     Attributes:
+        abilities: by name in ABILITIES, the arguments by which the encoder
+            has the ability.
         arguments: by name, as in config.json.
         input_fields: names of `Inputs` that change the states.
-        remembers: whether a state goes on from step to step.
-        has_memory: whether that state covers a number of tokens, which a run
-            chooses; else it has a fixed size and is always used.
         causal: whether no token reads a later one; an argument of some.
-        contextual: whether a state depends on more than its own token.
+        drops_when_small: whether sizes below base drop by default on running
+            text, of which they see each part a few times at most.
         biased: whether dense layers and norms have biases, also in the heads
             over this encoder.
         can_remat: whether blocks can be recomputed in the backward pass
@@ -104,11 +121,10 @@ class Encoder(Configurable, Layer):
             lookup rows.
     """
 
+    abilities: Mapping[str, Mapping[str, Any]] = {'alone': {}}
     input_fields: tuple[str, ...] = ('ids',)
-    remembers: bool = False
-    has_memory: bool = False
     causal: bool = False
-    contextual: bool = True
+    drops_when_small: bool = True
     biased: bool = True
     can_remat: bool = False
     remat: bool = False
@@ -151,6 +167,24 @@ class Encoder(Configurable, Layer):
             for value in [getattr(self, name)]
         }
         self.complete()
+
+    @property
+    def remembers(self) -> bool:
+        """True if a state goes on from step to step."""
+        return 'alone' not in self.abilities
+
+    @property
+    def has_memory(self) -> bool:
+        """True if that state covers a number of tokens, which a run chooses.
+
+        Else it has a fixed size and is always used.
+        """
+        return 'memory' in self.abilities
+
+    @property
+    def contextual(self) -> bool:
+        """True if a state depends on more than the vector of one token."""
+        return 'own_vectors' not in self.abilities
 
     @property
     def embedding_width(self) -> int:

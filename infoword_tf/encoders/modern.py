@@ -39,6 +39,14 @@ Tensor = Any
 class ModernTransformer(Stack):
     """g_omega of ModernBERT."""
 
+    abilities = {
+        **Stack.abilities,
+        'both_sides': {'causal': False},
+        'causal': {'causal': True},
+        'positions': {},
+        'segments': {'segments': 2},
+    }
+    drops_when_small = False
     inner_width: int = setting(
         None, 'Of the GeGLU; 1.5 D, as in the base size.', kind=int
     )

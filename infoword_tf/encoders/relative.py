@@ -53,8 +53,15 @@ class RelativeTransformer(Encoder):
         'first',
         'first_places',
     )  # fmt: skip
-    remembers = has_memory = True
-
+    abilities = {
+        'attention': {},
+        'at_once': {},
+        'both_sides': {'causal': False},
+        'causal': {'causal': True},
+        'memory': {},
+        'queries': {'segments': 2, 'causal': False},
+        'words': {},
+    }
     layers: int = setting(2, 'L.', at_least=1)
     heads: int = setting(2, 'H.', at_least=1)
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)

@@ -58,6 +58,7 @@ class Stack(Encoder):
         segment_table: their embeddings; None: no segments.
     """
 
+    abilities = {'alone': {}, 'attention': {}, 'at_once': {}, 'words': {}}
     input_fields = (
         'ids', 'positions', 'segment_ids', 'block_ids', 'first',
         'first_places', 'multipliers', 'hidden',

@@ -28,6 +28,18 @@ Tensor = Any
 class Transformer(Stack):
     """Transformer: g_omega of BERT, BERT-NCE and InfoWord."""
 
+    abilities = {
+        **Stack.abilities,
+        'both_sides': {'causal': False},
+        'causal': {  # GPT's
+            'causal': True,
+            'segments': 0,
+            'embedding_norm': False,
+            'epsilon': 1e-5,
+        },
+        'positions': {},
+        'segments': {},
+    }
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
     segments: int = setting(2, 'Kinds of segment; 0: it knows none.')
     activation: str = ACTIVATION

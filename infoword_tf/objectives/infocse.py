@@ -252,7 +252,7 @@ ROW = Row(
     relation='the word that stood at the place',
     candidates='vocabulary',
     views={VIEW: _reads, MASKED: _reads_masked},
-    encoders={'modern': {}, 'transformer': {}},
+    needs=('alone', 'positions'),
     auxiliaries=_auxiliaries,
     products=Scoring.all_pairs,
 )

@@ -37,7 +37,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import STATES, Row, vector_of_init
+from infoword_tf.objectives.row import Row, vector_of_init
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
 
@@ -486,7 +486,7 @@ ROW = Row(
     relation='the answer that people marked',
     candidates='places of the context',
     views={VIEW: Reads('text')},
-    encoders=STATES,
+    needs=('attention',),
     vector=vector_of_init,
     answers=('spans',),
 )

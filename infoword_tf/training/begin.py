@@ -9,7 +9,7 @@ from infoword_tf.resolve import Resolved
 from infoword_tf.training import checks
 
 if TYPE_CHECKING:
-    from infoword_tf.training.run import LabelledData
+    from infoword_tf.training.build import LabelledData
 
 
 @commands.takes(RunChoices, converts=False)

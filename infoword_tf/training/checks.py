@@ -8,7 +8,6 @@ import gc
 import math
 import os
 import pathlib
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,7 +43,7 @@ from infoword_tf.views import VIEWS, root
 
 if TYPE_CHECKING:
     from infoword_tf.data.corpora import Corpus
-    from infoword_tf.training.run import LabelledData
+    from infoword_tf.training.build import LabelledData
 
 OF_PAIRS = (
     'pair_columns', 'pair_delimiter', 'pair_negatives', 'heldout_pairs',
@@ -73,11 +72,8 @@ def check(
     chosen: Mapping[str, Any],
     labelled: 'LabelledData | None' = None,
     resolved: Resolved | None = None,
-    judges: bool = True,
 ) -> Checked:
-    """Refuses choices that do not go together.
-
-    Args: as of `check_and_run`; judges: whether --best and --measure count.
+    """Refuses choices that do not go together; args as of `check_and_run`.
     """
     # Before Keras is imported: what trains is TensorFlow's.
     os.environ['KERAS_BACKEND'] = 'tensorflow'
@@ -95,7 +91,7 @@ def check(
             texts = open_texts(choices, text.plan)
             refuse_shares(choices, chosen)
             refuse_shuffle_block(choices, text.plan)
-            judged = read_judgements(choices) if judges else None
+            judged = read_judgements(choices)
             # The complaints below are about weights.
             choices = folders.with_workdirs(
                 # Other strategies configure devices before anything uses one.
@@ -207,7 +203,6 @@ def refuse_contradicting_ends(choices: RunChoices, labelled: bool) -> None:
         ('best', 'the weights of the best score are kept anyway'),
         ('measure', 'these are what is measured'),
         ('shuffle_block', 'all are shuffled'),
-        ('data_service', 'batches are made here'),
     ):
         if labelled and getattr(choices, flag):
             raise errors.UsageError(
@@ -242,12 +237,6 @@ def refuse_contradicting_ends(choices: RunChoices, labelled: bool) -> None:
             'rewinds_of_stop',
             f'--rewinds={rewinds} goes with --on_nonfinite=rewind',
         )
-    for address in choices.data_service:
-        if not re.fullmatch(r'.+:\d+', address):
-            raise errors.UsageError(
-                'service_address',
-                f'--data_service={address}: give HOST:PORT, as cpu1:8600',
-            )
     if choices.strategy == 'multiworker' and choices.minutes:
         raise errors.UsageError(
             'minutes_of_machines',

@@ -22,6 +22,7 @@ from infoword_tf.config import (
     LexicalConfig,
     RowConfig,
 )
+from infoword_tf.encoders import ENCODERS
 from infoword_tf.layers.lexical import VOCABULARY
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
@@ -222,6 +223,7 @@ def make(
         for row in ('label', 'score')
     )
     arguments = dict(source.encoder.arguments)
+    has_memory = 'memory' in ENCODERS[source.encoder.name].abilities
     positions = arguments['max_length']
     longest = vectors.max_length or source.tokenizer.max_length or positions
     _check_sight(source, vectors)
@@ -237,7 +239,7 @@ def make(
         tokenizer=tokenizer.config,
         masking='tokens' if 'mlm' in rows else None,
         mask_share=MASKED_SHARE if 'mlm' in rows else None,
-        memory_length=0 if source.encoder.name == 'relative' else None,
+        memory_length=0 if has_memory else None,
         layout=_layout(source, vectors, not {'label', 'score'} & {*rows}),
         pooling=vectors.pooling,
         similarity=vectors.similarity,

@@ -295,48 +295,19 @@ def write(
     heads = huggingface.heads_of(loaded)
     heads = {k: row for k, row in heads.items() if row in loaded.config.rows}
     stored = files.open_tensors(workdir / config.WEIGHTS)
-    variables = loaded.model.variables
-    shapes = {path: tuple(x.shape) for path, x in variables.items()}
     prefix = naming.prefixes[0 if heads else -1]
-    sizes = loaded.encoder.arguments
-    tensors: dict[str, np.ndarray] = {}
-    targets, whole, written = [], {}, set()
-    for line in mapping.lines(naming, prefix, sizes['layers'], list(heads)):
-        parts = adapters.parts_of(line.ours, shapes, 'all')
-        chosen = adapters.parts_of(line.ours, shapes, adapter.where)
-        first, _, ours = line.ours.partition('/')
-        if first == 'objectives':
-            head, _, name = ours.partition('/')
-            path = f'objectives/{heads[head]}/{name}'
-            written.add(path)
-            for name, array in zip(
-                line.theirs,
-                line.form.write(stored[path], sizes['heads']),
-                strict=True,
-            ):
-                tensors[f'{_FIRST}{name}'] = array
-                whole[name.removeprefix(prefix).partition('.')[0]] = None
-        if not chosen:
-            continue
-        arrays = line.form.write(variables[line.ours].numpy(), sizes['heads'])
-        inputs = shapes[line.ours][0]
-        if [x.shape for x in arrays] != [(p.width, inputs) for p in parts]:
-            raise errors.InputError(
-                'adapters_of_parts',
-                f'{" and ".join(line.theirs)} cannot have adapters like those '
-                f'of {line.ours} in {workdir}; write the model with '
-                '--format=huggingface',
-            )
-        for name, part in zip(line.theirs, parts, strict=True):
-            if part in chosen:
-                module = name.removesuffix('.weight')
-                targets.append(module)
-                for letter, path in zip(
-                    'AB', adapters.paths_of(line.ours, part), strict=True
-                ):
-                    tensors[f'{_FIRST}{module}.lora_{letter}.weight'] = stored[
-                        path
-                    ].T
+    layers = loaded.encoder.arguments['layers']
+    of_encoder, of_heads = [], []
+    for line in mapping.lines(naming, prefix, layers, list(heads)):
+        is_head = line.ours.startswith('objectives/')
+        (of_heads if is_head else of_encoder).append(line)
+    adapted, targets = _adapter_tensors(
+        of_encoder, loaded, stored, adapter, workdir
+    )
+    tensors, whole, written = _head_tensors(
+        of_heads, loaded, stored, heads, prefix
+    )
+    tensors |= adapted
     base = _public_base(workdir, adapter)
     task = next((x for head, x in _TASK_OF.items() if head in heads), None)
     values = {
@@ -346,7 +317,7 @@ def write(
         'lora_alpha': adapter.alpha,
         'lora_dropout': 0.0,
         'target_modules': targets,
-        'modules_to_save': list(whole) or None,
+        'modules_to_save': whole or None,
         'base_model_name_or_path': base,
         'inference_mode': True,
     }
@@ -379,6 +350,89 @@ def write(
     if adapter.frozen == adapters.NARROW:
         dropped.append(f'that the base was rounded to {adapters.NARROW}')
     return dropped
+
+
+def _adapter_tensors(
+    lines: Sequence[mapping.Line],
+    loaded: Loaded,
+    stored: Mapping[str, np.ndarray],
+    adapter: config.AdapterConfig,
+    workdir: pathlib.Path,
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Collects the adapters of the encoder by the names of PEFT.
+
+    Args:
+        lines: of the encoder's weights.
+        loaded: the workdir, adapters folded.
+        stored: tensors of the workdir, adapters apart.
+        adapter: where there are adapters.
+        workdir: its folder, for messages.
+
+    Returns:
+        Tensors by name; and the names of the modules that have adapters.
+    """
+    variables = loaded.model.variables
+    shapes = {path: tuple(x.shape) for path, x in variables.items()}
+    tensors, targets = {}, []
+    for line in lines:
+        parts = adapters.parts_of(line.ours, shapes, 'all')
+        chosen = adapters.parts_of(line.ours, shapes, adapter.where)
+        if not chosen:
+            continue
+        arrays = line.form.write(
+            variables[line.ours].numpy(), loaded.encoder.arguments['heads']
+        )
+        inputs = shapes[line.ours][0]
+        if [x.shape for x in arrays] != [(p.width, inputs) for p in parts]:
+            raise errors.InputError(
+                'adapters_of_parts',
+                f'{" and ".join(line.theirs)} cannot have adapters like those '
+                f'of {line.ours} in {workdir}; write the model with '
+                '--format=huggingface',
+            )
+        for name, part in zip(line.theirs, parts, strict=True):
+            if part not in chosen:
+                continue
+            module = name.removesuffix('.weight')
+            targets.append(module)
+            paths = adapters.paths_of(line.ours, part)
+            for letter, path in zip('AB', paths, strict=True):
+                key = f'{_FIRST}{module}.lora_{letter}.weight'
+                tensors[key] = stored[path].T
+    return tensors, targets
+
+
+def _head_tensors(
+    lines: Sequence[mapping.Line],
+    loaded: Loaded,
+    stored: Mapping[str, np.ndarray],
+    heads: Mapping[str, str],
+    prefix: str,
+) -> tuple[dict[str, np.ndarray], list[str], set[str]]:
+    """Collects the weights of heads, which PEFT saves whole.
+
+    Args:
+        lines: of the heads' weights.
+        loaded: the workdir.
+        stored: tensors of the workdir.
+        heads: the row of each head.
+        prefix: of the encoder's names.
+
+    Returns:
+        Tensors by name; names of the modules; and paths that were written.
+    """
+    tensors, modules, written = {}, {}, set()
+    for line in lines:
+        _, head, ours = line.ours.split('/', 2)
+        path = f'objectives/{heads[head]}/{ours}'
+        written.add(path)
+        arrays = line.form.write(
+            stored[path], loaded.encoder.arguments['heads']
+        )
+        for name, array in zip(line.theirs, arrays, strict=True):
+            tensors[f'{_FIRST}{name}'] = array
+            modules[name.removeprefix(prefix).partition('.')[0]] = None
+    return tensors, list(modules), written
 
 
 def _public_base(workdir: pathlib.Path, adapter: config.AdapterConfig) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from absl.testing import absltest
 
 from infoword_tf.choices import RunChoices
-from infoword_tf.data import store, text_pairs
+from infoword_tf.data import opened, store, text_pairs
 from infoword_tf.data.documents import hash_bucket
 from infoword_tf.data.passages import count_sentences
 from infoword_tf.data.sentences import SentenceSource, StoreSentences
@@ -19,7 +19,6 @@ from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizers import TOKENIZERS
 from infoword_tf.text.wholewords import WholeWords
-from infoword_tf.training import run
 from tests import places, zoo
 from tests.data.texts import Temporary
 from tests.refused import refused
@@ -160,8 +159,8 @@ class PairsTest(Temporary):
         )  # fmt: skip
         places.make(self.addCleanup)  # of the vocabulary
         with contextlib.redirect_stdout(io.StringIO()) as shown:
-            _, pairs = run._open_pairs(
-                choices, None, None, run.sides_of(resolve(choices).plan)
+            _, pairs = opened.open_pairs(
+                choices, None, None, opened.sides_of(resolve(choices).plan)
             )
         self.assertIn(
             '12 examples to train on, a text of 2 is trunc', shown.getvalue()

@@ -15,7 +15,7 @@ from infoword_tf import files
 from infoword_tf.config import Config
 from infoword_tf.data import tables
 from infoword_tf.data.examples import format_texts
-from infoword_tf.training.run import BuildCache
+from infoword_tf.training.build import BuildCache
 from tasks import classify, distill, finetune, measures, teacher
 from tests import places
 from tests.eager import eagerly

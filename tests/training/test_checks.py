@@ -26,7 +26,6 @@ class PairedChoicesTest(places.Folder, parameterized.TestCase):
 class LabelledChoicesTest(parameterized.TestCase):
     @parameterized.parameters(
         '--minutes=3', '--best', '--measure=sts:x', '--shuffle_block=9',
-        '--data_service=host:1',
     )  # fmt: skip
     def test_flags_of_text_runs(self, typed):
         choices = quick.choices(typed)
