@@ -12,7 +12,6 @@ import io
 import itertools
 import json
 import os
-import pathlib
 import pkgutil
 import re
 import shutil
@@ -91,11 +90,10 @@ def faked(*names):
     return dict.fromkeys(['infoword_tf.load', *every], FAKE)
 
 
-# A fine-tuning whose runs are not trained.
+# A fine-tuning that ends before a run: the task has all that was read.
 UNTRAINED = {
-    'tasks.finetune.check_inits': None,
-    'tasks.finetune.train_all': lambda _, __, chosen, then: (
-        then(pathlib.Path('run')), ({}, {}))[1],
+    'tasks.finetune.check_inits': None, 'tasks.finetune.prepare': FAKE,
+    'tasks.finetune.train_and_write': Done,
 }  # fmt: skip
 # Kept of a result under the name of a flag.
 RESULTS = 'languages', 'pairs', 'sentences', 'tokenizer', 'tokens'
@@ -212,59 +210,39 @@ WAYS = {
         'test_by': 'label', 'test_only': ('0',), 'predict': '{}/b.csv',
         'workdir': '{}/other',
     }, {
-        **UNTRAINED, 'tasks.finetune.prepare': FAKE,
+        **UNTRAINED,
         'tasks.classify.Config.read': lambda *_: zoo.config('label'),
-        'tasks.classify.tested': FAKE,
-        'tasks.finetune.draw': Done,
     }),
     'classify numbers': Way('tasks.classify', {
         **ONE, **TABLE, 'label': 'number',
     }, {'separator': ';', 'drop_label': ('3',)}, {
-        'tasks.finetune.check_inits': None,
-        'tasks.finetune.prepare': FAKE,
+        **UNTRAINED,
         'tasks.classify.Config.read': lambda *_: zoo.config('label'),
-        'tasks.finetune.train_all': Done,
     }),
     'glue': Way('tasks.glue', {
         **ONE, 'task': 'cola', 'data_dir': '{}/glue',
     }, {
         'init': '{}/two', 'task': 'sst-2', 'data_dir': '{}/glue2',
         'test': False, 'workdir': '{}/other',
-    }, {
-        'tasks.finetune.check_inits': None, 'tasks.finetune.prepare': FAKE,
-        'tasks.finetune.train_all': lambda *_: ('run', {}),
-        'tasks.glue.answer': FAKE, 'tasks.finetune.finish': Done,
-    }),
+    }, UNTRAINED),
     'squad': Way('tasks.squad', {
         **ONE, 'train': '{}/a.json', 'dev': '{}/b.json',
     }, {
         'init': '{}/two', 'train': '{}/b.json', 'dev': '{}/a.json',
         'version2': True, 'dev_examples': 1, 'workdir': '{}/other',
-    }, {
-        'tasks.finetune.check_inits': None, 'tasks.squad.prepare': FAKE,
-        'tasks.finetune.train_all': lambda *_: ('run', {}),
-        'tasks.squad.answer': FAKE, 'tasks.finetune.finish': Done,
-    }),
+    }, UNTRAINED),
     'tag': Way('tasks.tag', {
         **ONE, 'train': '{}/a.conll', 'dev': '{}/b.conll',
     }, {
         'init': '{}/two', 'train': '{}/b.conll', 'dev': '{}/a.conll',
         'word_column': 1, 'column': 2, 'scheme': 'bioes',
         'test': '{}/a.conll', 'predict': '{}/b.conll', 'workdir': '{}/other',
-    }, {
-        **UNTRAINED, 'tasks.tag.prepare': FAKE,
-        'tasks.tag.tested': FAKE, 'tasks.finetune.copy_best': None,
-        'tasks.finetune.finish': Done,
-    }),
+    }, UNTRAINED),
     'tag lists': Way('tasks.tag', {
         **ONE, 'train': '{}/a.words.jsonl', 'dev': '{}/a.words.jsonl',
     }, {
         'words': 'other', 'labels': 'parts', 'names': ('O', 'B-A'),
-    }, {
-        **UNTRAINED, 'tasks.tag.prepare': FAKE,
-        'tasks.tag.tested': FAKE, 'tasks.finetune.copy_best': None,
-        'tasks.finetune.finish': Done,
-    }),
+    }, UNTRAINED),
     'whiten': Way('tasks.whiten', {**ONE, 'corpus': 'text:{}/a.txt'}, {
         **TWO, 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
         'sentences': 3, 'pooling': 'mean', 'dims': 2, 'epsilon': 0.5,

@@ -254,10 +254,12 @@ class ClassesTest(Checks, absltest.TestCase):
         )
 
     def prepare(self, rows, labels, length=24):
-        task = finetune.Task('classify', ('accuracy',), labels)
+        task = classify.Classify(
+            labels=labels, splits={'train': rows, 'heldout': rows}
+        )
         init = str(FOLDER / 'classes')
         choices = finetune.FinetuneChoices(init=init, seq_len=length)
-        return finetune.prepare(task, {'train': rows, 'heldout': rows}, choices)
+        return finetune.prepare(task, choices)
 
 
 class WaysTest(Checks, parameterized.TestCase):
@@ -377,8 +379,8 @@ class WaysTest(Checks, parameterized.TestCase):
         best = p.argmax(axis=1)
         self.assertEqual([row[1] for row in cells], [columns[k] for k in best])
         with mock.patch.object(measures, 'draw_confusion') as drawn:
-            task = finetune.Task('classify', ('accuracy',), columns)
-            finetune.draw(FOLDER / 'choices', task, actual, FOLDER)
+            task = classify.Classify(labels=columns, splits={'heldout': actual})
+            task.write(FOLDER / 'choices', FOLDER)
         _, shown, true, taken = drawn.call_args.args
         self.assertEqual(shown, columns)
         np.testing.assert_array_equal(true, np.arange(24) % 3)
@@ -387,8 +389,8 @@ class WaysTest(Checks, parameterized.TestCase):
         for labels, known in (
             (['two', 'one'], columns), (['2', '0'], ('0', '1', '2')),
         ):  # fmt: skip
-            task = classify.task_of(actual._replace(labels=labels), options)
-            self.assertEqual(task.labels, known)
+            one = classify.kinds_of(actual._replace(labels=labels), options)
+            self.assertEqual(one, (known, ('accuracy',)))
 
     def test_a_sum_reads_the_texts_of_the_examples(self):
         succeeded(run(
@@ -525,7 +527,7 @@ class SeveralTest(absltest.TestCase):
             ['a'], None, None, None, 'a.csv', np.arange(1, 2)
         )
         classify.write_predictions(
-            path, finetune.Task('classify', (), ('a\tb', 'c\nd')), rows,
+            path, classify.Classify(labels=('a\tb', 'c\nd')), rows,
             np.float32([[0.75, 0.25]]),
         )  # fmt: skip
         self.assertEqual(
@@ -701,7 +703,8 @@ class ColumnsTest(Checks, absltest.TestCase):
             *choices, f'--train={bare}', f'--dev={named}', f'--extra={short}',
             kind=distill.DistillChoices,
         )  # fmt: skip
-        parts, extra = classify.splits_of(options), distill.extra_of(options)
+        task = classify.Classify.read(options).with_texts(options)
+        parts, extra = task.splits, task.extra
         for actual in (*parts.values(), extra):
             self.assertEqual(actual.first, [row[0] for row in rows])
             self.assertEqual(actual.second, [row[2] for row in rows])
@@ -713,11 +716,10 @@ class ColumnsTest(Checks, absltest.TestCase):
             *choices, f'--test={bare}', f'--predict={short}',
             kind=classify.ClassifyChoices,
         )  # fmt: skip
-        task = finetune.Task('classify', ('accuracy',), ('a', 'b'))
-        others = classify.others_of(options, task)
-        self.assertEqual(others.tests[''].labels, parts['train'].labels)
-        self.assertEqual(others.predict.second, extra.second)
-        self.assertIsNone(others.predict.labels)
+        task = classify.Classify(labels=('a', 'b')).with_others(options)
+        self.assertEqual(task.tests[''].labels, parts['train'].labels)
+        self.assertEqual(task.unknown.second, extra.second)
+        self.assertIsNone(task.unknown.labels)
 
     def test_a_file_that_has_names(self):
         """Files to be labelled need no column of labels."""

@@ -122,14 +122,15 @@ class GluePartsTest(places.Folder, absltest.TestCase):
             path.write_bytes(source.read_bytes())
         options = glue.TaskChoices('mnli', str(self.folder))
         with contextlib.redirect_stdout(io.StringIO()) as shown:
-            actual = glue.splits_of(options)
+            actual = glue.Glue.read(options).splits
         self.assertEqual(list(actual), ['train', 'heldout', 'test'])
         self.assertEqual(
             shown.getvalue(),
             'mnli has no dev_mm file: left out\n'
             'mnli has no test_mm file: left out\n',
         )
-        actual = glue.splits_of(dataclasses.replace(options, test=False))
+        options = dataclasses.replace(options, test=False)
+        actual = glue.Glue.read(options).splits
         self.assertEqual(list(actual), ['train', 'heldout'])
 
 
