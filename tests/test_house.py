@@ -30,7 +30,8 @@ DIRECTIONS = {
 }
 MASKED = ('layers', 'encoders', 'objectives')  # where scores are masked
 FREE = ('layers', 'encoders', 'objectives', 'views', 'model.py',
-        'resolve.py', 'config.py', 'settings.py', 'pictures.py', 'sizes.py')
+        'resolve.py', 'plan.py', 'config.py', 'settings.py', 'pictures.py',
+        'sizes.py')  # fmt: skip
 DANGEROUS = ('pickle', 'cPickle', 'cloudpickle', 'dill', 'joblib', 'marshal',
              'shelve', 'tarfile', 'yaml', 'zipfile')  # fmt: skip
 REFUSALS = 'UsageError', 'InputError', 'NoColumn'

@@ -30,8 +30,8 @@ from infoword_tf.objectives import (
     setting_flags,
 )
 from infoword_tf.objectives.row import ANSWERS
+from infoword_tf.plan import Plan
 from infoword_tf.resolve import (
-    Plan,
     Resolved,
     answering,
     resolve_model,
