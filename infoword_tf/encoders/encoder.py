@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from infoword_tf import errors
-from infoword_tf.layers import dropout, norm
-from infoword_tf.layers.activation import FORMS
+from infoword_tf.layers import dropout, pointwise
 from infoword_tf.layers.attention import as_numbers, table
 from infoword_tf.layers.block import Sized, put, take
 from infoword_tf.layers.fused import row_major
+from infoword_tf.layers.pointwise import FORMS
 from infoword_tf.lazy import Layer, ops, remat
 from infoword_tf.settings import Configurable, setting
 from infoword_tf.views import Specials, View
@@ -432,7 +432,7 @@ class Stack(Encoder):
             'epsilon': self.epsilon, 'dtype': self.compute_dtype,
             'rms': self.rms,
         }  # fmt: skip
-        return norm.norm(x, *weights, **more)
+        return pointwise.norm(x, *weights, **more)
 
     def attention_mask(
         self, inputs: Inputs, rule: Tensor | None, key: Tensor | None

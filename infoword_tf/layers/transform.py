@@ -8,7 +8,7 @@ Glossary of shapes: E width of embeddings.
 
 from typing import Any
 
-from infoword_tf.layers import activation, norm
+from infoword_tf.layers import pointwise
 from infoword_tf.layers.attention import matrix, project, vector
 from infoword_tf.lazy import ops
 
@@ -20,7 +20,7 @@ class Transformed:
 
     Attributes:
         encoder: whose states are transformed, and whose sizes decide.
-        transform_activation: in layers.activation.FORMS; None: the encoder's.
+        transform_activation: in layers.pointwise.FORMS; None: the encoder's.
         token_bias: [V] float32.
     """
 
@@ -46,13 +46,13 @@ class Transformed:
             key: None runs plain operations.
         """
         sizes = self.encoder.arguments
-        x = activation.bias_gelu(
+        x = pointwise.bias_gelu(
             project(x, ops.cast(self.kernel, x.dtype)),
             self.bias,
             form=self.transform_activation or sizes['activation'],
             key=key,
         )
-        return norm.norm(
+        return pointwise.norm(
             x,
             self.gamma,
             self.beta,
