@@ -10,8 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from infoword_tf.layers import dropout, pointwise
-from infoword_tf.layers.attention import Attention, matrix, project, vector
-from infoword_tf.layers.branches import Branch, summed
+from infoword_tf.layers.attention import (
+    Attention,
+    Branch,
+    matrix,
+    project,
+    summed,
+    vector,
+)
 from infoword_tf.lazy import Layer, ops
 
 Tensor = Any

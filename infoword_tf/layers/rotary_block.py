@@ -14,6 +14,7 @@ from typing import Any
 from infoword_tf import errors
 from infoword_tf.layers import band, dropout, heads, pointwise
 from infoword_tf.layers.attention import (
+    Branch,
     joined,
     matrix,
     mix,
@@ -21,10 +22,10 @@ from infoword_tf.layers.attention import (
     scaled,
     scaled_queries,
     split_columns,
+    summed,
     vector,
 )
 from infoword_tf.layers.block import Sized, mask_at, take
-from infoword_tf.layers.branches import Branch, summed
 from infoword_tf.layers.fused import with_bias
 from infoword_tf.layers.rotary import Turn, rotate, split_turned
 from infoword_tf.lazy import Layer, ops
