@@ -392,7 +392,7 @@ WAYS = {
         'grace_seconds': 7.0,
     }, {
         'infoword_tf.training.loop.MicrobatchStep': SPY,
-        'infoword_tf.encoders.stack.remat': SPY,
+        'infoword_tf.encoders.encoder.remat': SPY,
         'infoword_tf.training.fit.Fit': SPY,
     }),
     'train around what is not finite': Way(TRAIN, {

@@ -9,8 +9,13 @@ import dataclasses
 from typing import Any
 
 from infoword_tf import errors
-from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Inputs
-from infoword_tf.encoders.stack import Stack, blocks_of
+from infoword_tf.encoders.encoder import (
+    ACTIVATION,
+    Encoded,
+    Inputs,
+    Stack,
+    blocks_of,
+)
 from infoword_tf.layers import dropout
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.disentangled import DisentangledBlock, distances_of

@@ -17,8 +17,13 @@ the same layers: norms, their places and biases, heads of keys and values.
 import math
 from typing import Any
 
-from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Inputs
-from infoword_tf.encoders.stack import Stack, blocks_of
+from infoword_tf.encoders.encoder import (
+    ACTIVATION,
+    Encoded,
+    Inputs,
+    Stack,
+    blocks_of,
+)
 from infoword_tf.layers import band
 from infoword_tf.layers.attention import causal_mask, vector
 from infoword_tf.layers.rotary import turns

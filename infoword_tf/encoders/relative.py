@@ -14,8 +14,13 @@ import math
 from typing import Any, NamedTuple
 
 from infoword_tf import errors
-from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Encoder, Inputs
-from infoword_tf.encoders.stack import blocks_of
+from infoword_tf.encoders.encoder import (
+    ACTIVATION,
+    Encoded,
+    Encoder,
+    Inputs,
+    blocks_of,
+)
 from infoword_tf.layers import dropout
 from infoword_tf.layers.attention import table
 from infoword_tf.layers.block import take

@@ -9,8 +9,13 @@ al. 2020, ALBERT).
 from typing import Any
 
 from infoword_tf import errors
-from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Inputs
-from infoword_tf.encoders.stack import Stack, blocks_of
+from infoword_tf.encoders.encoder import (
+    ACTIVATION,
+    Encoded,
+    Inputs,
+    Stack,
+    blocks_of,
+)
 from infoword_tf.layers.attention import (
     causal_mask,
     distance_buckets,

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.layers import norm
+from infoword_tf.layers import pointwise
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.block import take
 from infoword_tf.layers.scores import NO_POOLER, NORM, Scored
@@ -218,7 +218,7 @@ class Spans(Scored, Objective):
         kernel = ops.convert_to_tensor(self.inner_kernel)
         first = ops.matmul(take(x, firsts), kernel[d:])  # [B, J, D]
         inner = ops.matmul(x, kernel[:d]) + take(first, token)
-        inner = norm.norm(
+        inner = pointwise.norm(
             ops.tanh(inner + self.inner_bias),
             self.gamma,
             self.beta,
