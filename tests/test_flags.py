@@ -318,19 +318,17 @@ WAYS = {
     }),
     'search': Way('export.search', {
         'model': '{}/one/1', 'documents': '{}/a.csv', 'index': '{}/index',
-        'vectors': 'binary', 'dims': 2,
+        'dims': 2,
     }, {
         'model': '{}/two/1', 'documents': '{}/b.csv', 'id': 'number',
         'text': 'other', 'delimiter': ';', 'index': '{}/index2',
-        'vectors': 'int8', 'dims': 3, 'oversample': 3,
-        'top_k': 3, 'hybrid': True, 'hybrid_share': 0.3,
+        'dims': 3, 'top_k': 3, 'hybrid': True, 'hybrid_share': 0.3,
     }, {
         'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
-        'export.search.digest': 'digest', 'export.search.has_faiss': True,
+        'export.search.digest': 'digest',
         'export.search.retrieval.exported': lambda *_, **__: ENCODER,
-        'export.search.retrieval.first_numbers': FAKE,
+        'export.search.retrieval.first_numbers': SPY,
         'export.search.Index': Made(lambda folder: of_no_index(folder)),
-        'export.search.find': lambda *_, **__: [],
     }, ('a question',)),
     'convert': Way('infoword_tf.convert', {
         'source': '{}/one', 'workdir': '{}/out',
@@ -469,7 +467,7 @@ FREE = {
     'tasks.lm': ('sample',),
     'tasks.squad': ('seq_len', 'epochs'),  # other defaults
     'export.search': (
-        'update', 'corpus', 'critic', 'first', 'rerank', 'rerank_top',
+        'corpus', 'critic', 'first', 'rerank', 'rerank_top',
     ),
     'infoword_tf.prepare': ('beam_options', 'language_exponent'),
     'infoword_tf.train': (
@@ -492,7 +490,10 @@ def of_vectors():
 def of_no_index(folder):
     """An index that is not made yet."""
     stand_in = mock.MagicMock(folder=folder)
-    stand_in.key.return_value = {}
+    stand_in.about = {}
+    stand_in.find.side_effect = lambda _, vector, prepare, *more: [
+        *prepare(vector)[:0]
+    ]
     return stand_in
 
 
@@ -702,10 +703,6 @@ class EveryFlagTest(parameterized.TestCase):
                 actual[name] = actual.get(name, '') + re.sub(
                     VARYING, '', repr(typed)
                 )
-        for attribute in ('cut', 'first', 'top'):  # of an index
-            index = log.export_search_Index.return_value
-            value = getattr(index, attribute)
-            actual[attribute] = re.sub(VARYING, '', repr(value))
         return actual
 
     def written(self):

@@ -12,6 +12,7 @@ import sys
 from absl.testing import parameterized
 
 from infoword_tf.encoders import ENCODERS
+from infoword_tf.objectives import TABLE
 from tests import language
 from tests.language import parsed
 
@@ -304,6 +305,37 @@ class HouseTest(parameterized.TestCase):
         for file in sources(LIBRARY / 'objectives'):
             actual = list(words(parsed(file), ENCODERS))
             self.assertCountEqual(actual, sums.get(file.name, []), file)
+
+    def test_other_rooms_ask_rows(self):
+        """Names of rows stand outside objectives/ where they mean no row.
+
+        What a room wants to know of a row is a field of `Row`. `bert_nce` is
+        what is trained where nobody says what.
+        """
+        expected = {
+            'choices.py': {'bert_nce', 'gpt', 'transformer_xl', 'elmo'},
+            'encoders/__init__.py': {'elmo'},  # an encoder
+            'sizes.py': {'elmo'},  # a size
+            'training/optim.py': {'gpt', 'transformer_xl', 'elmo'},  # presets
+            'text/layout.py': {'gpt'},  # a layout
+            'views/__init__.py': {'overlap'},  # a view
+            'views/overlap.py': {'overlap'},
+            # Words of tables, of answers, of other libraries' calls and files.
+            'data/tables.py': {'label'},
+            'evaluation/sts.py': {'score'},
+            'inference/reader.py': {'score'},
+            'pictures.py': {'label'},
+            'training/report.py': {'label'},
+            'training/run.py': {'patience'},
+            'weights/kinds/bert.py': {'dim'},
+            'weights/kinds/rotary.py': {'score'},
+            'weights/unigram.py': {'score'},
+        }
+        for file in sources(LIBRARY):
+            path = file.relative_to(LIBRARY).as_posix()
+            if not path.startswith('objectives/'):
+                actual = {*words(parsed(file), TABLE)}
+                self.assertEqual(actual, expected.get(path, set()), file)
 
     def test_no_file_that_is_read_can_run_code(self):
         # This one says itself what a pickle may call, and reads no other file

@@ -399,7 +399,6 @@ KEYS = {
 # Functions that hash for another reason than a key, and why; or whose key other
 # tests change.
 OTHERS = {
-    'export/index.py _stage': 'test_index: one vector a text',
     'infoword_tf/data/documents.py text_hash': 'what is held out',
     'infoword_tf/data/opened.py _digest': 'hashes what the others say',
     'infoword_tf/data/sharding.py finish': 'of `prepare._decisive`, below',

@@ -393,6 +393,8 @@ LABEL = Row(
     needs=(),
     vector=vector_of_init,
     answers=('classes',),
+    public_head='classes',
+    taught_by='soft',
 )
 SCORE = Row(
     objective=Scores,
@@ -404,4 +406,6 @@ SCORE = Row(
     needs=(),
     vector=vector_of_init,
     answers=('numbers',),
+    public_head='classes',
+    taught_by='soft_score',
 )

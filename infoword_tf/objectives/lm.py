@@ -242,6 +242,7 @@ GPT = Row(
     needs=('alone', 'causal'),
     vector=_at_the_end,
     answers=('next',),
+    public_head='next_words',
     products=Scoring.all_pairs,
 )
 ELMO = Row(

@@ -152,6 +152,7 @@ NSP = Row(
     candidates='none: binary NCE, without a bound',
     views={'masked': Reads('next', source='pairs')},
     needs=('alone', 'both_sides', 'segments'),
+    public_head='next_text',
     # Of the pooler and of two classes.
     products=lambda x: x.batch_size * x.width * (x.width + 2),
 )

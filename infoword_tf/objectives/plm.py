@@ -49,5 +49,6 @@ ROW = Row(
     views={VIEW: Reads('queries')},
     needs=('queries',),
     vector=Vector(layout='xlnet'),
+    public_head='permuted_words',
     products=Scoring.all_pairs,
 )

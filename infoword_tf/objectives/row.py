@@ -163,8 +163,11 @@ class Row:
         init_advice: what to do before a run without --init, after the row's
             name; '': nothing.
         begins_as: the row whose weights it takes where --init has none of its
-            own, or that of another row that begins so; and as which public
-            formats know it.
+            own, or that of another row that begins so.
+        public_head: in weights.heads.HEADS, what public models call its head;
+            None: they have none.
+        taught_by: the row that learns a teacher's outputs by its scores.
+        of_tokens: whether it scores each token, or place, of a text.
         products: counts the multiplications of a step's scores, forward, for
             benchmarks/step.py; None: no benchmark makes its text.
     """
@@ -185,6 +188,9 @@ class Row:
     answers: tuple[str, ...] = ()
     init_advice: Decided[str] = ''
     begins_as: str | None = None
+    public_head: str | None = None
+    taught_by: str | None = None
+    of_tokens: bool = False
     products: Callable[[Scoring], int] | None = None
 
     @property

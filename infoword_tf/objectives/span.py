@@ -489,4 +489,7 @@ ROW = Row(
     needs=('attention',),
     vector=vector_of_init,
     answers=('spans',),
+    public_head='spans',
+    taught_by='soft_span',
+    of_tokens=True,
 )

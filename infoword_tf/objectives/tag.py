@@ -210,4 +210,7 @@ ROW = Row(
     needs=('words',),
     vector=vector_of_init,
     answers=('tags',),
+    public_head='tags',
+    taught_by='soft_tag',
+    of_tokens=True,
 )

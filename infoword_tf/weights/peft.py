@@ -19,10 +19,12 @@ import numpy as np
 from infoword_tf import adapters, config, errors, files
 from infoword_tf.folders import ADAPTER
 from infoword_tf.inference.loaded import Loaded
+from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.tag import FIRST
 from infoword_tf.weights import huggingface, mapping
 from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import EncoderSource
+from infoword_tf.weights.heads import HEADS, TASKS
 from infoword_tf.weights.names import SAME, Naming
 from infoword_tf.weights.tensors import Tensors, open_folder
 
@@ -35,13 +37,7 @@ _ADVICE = (
 )
 # How the architecture over the base ends, by task_type; of others the base
 # says it.
-_TASKS = {
-    'SEQ_CLS': 'ForSequenceClassification',
-    'TOKEN_CLS': 'ForTokenClassification',
-    'QUESTION_ANS': 'ForQuestionAnswering',
-}
-# The task_type that a head has.
-_TASK_OF = {'label': 'SEQ_CLS', 'tag': 'TOKEN_CLS', 'span': 'QUESTION_ANS'}
+_TASKS = {HEADS[name].task: HEADS[name].ending for name in TASKS}
 # Settings of rows that config.json of the base would have to say.
 _OF_CONFIG = {
     'multilabel': 'that a text may have several labels (problem_type)',
@@ -123,9 +119,9 @@ def read(base: pathlib.Path, folder: pathlib.Path) -> EncoderSource:
     words, _ = naming.encoder['word_embeddings']
     if words in whole:  # new tokens
         about['vocab_size'] = len(stored[whole[words]])
-    for row in ('label', 'tag'):
-        kernel, _ = naming.heads.get(row, {}).get('kernel', ('', None))
-        if kernel in whole:
+    for name, head in naming.heads.items():
+        kernel, _ = head.get('kernel', ('', None))
+        if HEADS[name].labelled and kernel in whole:
             about = _with_classes(about, len(stored[whole[kernel]]))
     source = huggingface.read(base, about, folder)
     if unknown := [x for x in values if x not in KEYS and values[x]]:
@@ -155,7 +151,7 @@ def _without_words(
         copies: names of the heads' tables.
     """
     heads, gone = dict(source.naming.heads), {*copies}
-    words = [heads.pop(row, {}) for row in ('mlm', 'plm', 'gpt')]
+    words = [heads.pop(x) for x in [*heads] if HEADS[x].scores_tokens]
     others = {theirs for head in heads.values() for theirs, _ in head.values()}
     gone |= {x for head in words for x, _ in head.values()} - others
     gone |= {x for x, of in source.naming.copies.items() if of in gone}
@@ -294,22 +290,22 @@ def write(
     naming, about = huggingface.named(loaded)
     heads = huggingface.heads_of(loaded)
     heads = {k: row for k, row in heads.items() if row in loaded.config.rows}
+    naming, rows = naming.at(heads), list(heads.values())
     stored = files.open_tensors(workdir / config.WEIGHTS)
     prefix = naming.prefixes[0 if heads else -1]
     layers = loaded.encoder.arguments['layers']
     of_encoder, of_heads = [], []
-    for line in mapping.lines(naming, prefix, layers, list(heads)):
+    for line in mapping.lines(naming, prefix, layers, rows):
         is_head = line.ours.startswith('objectives/')
         (of_heads if is_head else of_encoder).append(line)
     adapted, targets = _adapter_tensors(
         of_encoder, loaded, stored, adapter, workdir
     )
-    tensors, whole, written = _head_tensors(
-        of_heads, loaded, stored, heads, prefix
-    )
+    tensors, whole = _head_tensors(of_heads, loaded, stored, prefix)
+    written = {line.ours for line in of_heads}
     tensors |= adapted
     base = _public_base(workdir, adapter)
-    task = next((x for head, x in _TASK_OF.items() if head in heads), None)
+    task = next((HEADS[name].task for name in TASKS if name in heads), None)
     values = {
         'peft_type': 'LORA',
         'task_type': task,
@@ -325,14 +321,14 @@ def write(
     files.write_json(folder / ADAPTER, values)
     dropped = [
         f'the row {row}{huggingface.why(row, loaded, about["model_type"])}'
-        for row in huggingface.lacking(loaded, heads.values())
-    ] + huggingface.unwritten(loaded, heads.values())
+        for row in huggingface.lacking(loaded, rows)
+    ] + huggingface.unwritten(loaded, rows)
     if not base:
         dropped.append(
             'the base: write it with --format=huggingface and name that folder '
             f'in {ADAPTER} (base_model_name_or_path)'
         )
-    for row in heads.values():
+    for row in rows:
         for path in stored.where(
             lambda path, row=row: path.startswith(f'objectives/{row}/')
         ):
@@ -343,7 +339,7 @@ def write(
             text for setting, text in _OF_CONFIG.items()
             if settings.get(setting) in (True, FIRST)
         ]  # fmt: skip
-        if row == 'score':
+        if 'numbers' in TABLE[row].answers:
             dropped.append('that the score is a number (problem_type)')
     if loaded.config.labels:
         dropped.append('the names of the labels')
@@ -406,33 +402,28 @@ def _head_tensors(
     lines: Sequence[mapping.Line],
     loaded: Loaded,
     stored: Mapping[str, np.ndarray],
-    heads: Mapping[str, str],
     prefix: str,
-) -> tuple[dict[str, np.ndarray], list[str], set[str]]:
+) -> tuple[dict[str, np.ndarray], list[str]]:
     """Collects the weights of heads, which PEFT saves whole.
 
     Args:
         lines: of the heads' weights.
         loaded: the workdir.
         stored: tensors of the workdir.
-        heads: the row of each head.
         prefix: of the encoder's names.
 
     Returns:
-        Tensors by name; names of the modules; and paths that were written.
+        Tensors by name; and names of the modules.
     """
-    tensors, modules, written = {}, {}, set()
+    tensors, modules = {}, {}
     for line in lines:
-        _, head, ours = line.ours.split('/', 2)
-        path = f'objectives/{heads[head]}/{ours}'
-        written.add(path)
         arrays = line.form.write(
-            stored[path], loaded.encoder.arguments['heads']
+            stored[line.ours], loaded.encoder.arguments['heads']
         )
         for name, array in zip(line.theirs, arrays, strict=True):
             tensors[f'{_FIRST}{name}'] = array
             modules[name.removeprefix(prefix).partition('.')[0]] = None
-    return tensors, list(modules), written
+    return tensors, list(modules)
 
 
 def _public_base(workdir: pathlib.Path, adapter: config.AdapterConfig) -> str:

@@ -8,6 +8,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf import encoders
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import TABLE, decided
+from infoword_tf.weights.heads import HEADS, row_of
 
 # By encoder, the arguments that a row fixes; in the order of complaints.
 BOTH_SIDES = {
@@ -147,3 +148,32 @@ class AbilitiesTest(absltest.TestCase):
         both = dataclasses.replace(TABLE['mlm'], needs=('memory', 'alone'))
         self.assertEqual(both.encoders(defaults('mlm')), {})
 
+
+
+class FieldsTest(absltest.TestCase):
+    """What other rooms ask of a row."""
+
+    def test_a_public_head_is_known_and_has_a_row(self):
+        asked = {entry.public_head for entry in TABLE.values()} - {None}
+        self.assertEqual(asked, set(HEADS))
+        for head in HEADS:
+            self.assertEqual(TABLE[row_of(head, {})].public_head, head)
+        number = {'problem_type': 'regression'}
+        self.assertEqual(row_of('classes', number), 'score')
+        self.assertEqual(row_of('tags', number), 'tag')
+
+    def test_rows_that_begin_alike_have_one_public_head(self):
+        for row, entry in TABLE.items():
+            if entry.begins_as:
+                first = TABLE[entry.begins_as]
+                self.assertEqual(entry.public_head, first.public_head, row)
+
+    def test_what_learns_from_a_teacher_reads_the_scores_of_the_taught(self):
+        taught = {x: e.taught_by for x, e in TABLE.items() if e.taught_by}
+        self.assertLen(taught, 4)
+        for row, other in taught.items():
+            self.assertEqual(TABLE[other].scored_by, row)
+
+    def test_rows_of_tokens(self):
+        answers = [e.answers for e in TABLE.values() if e.of_tokens]
+        self.assertCountEqual(answers, [('spans',), ('tags',)])
