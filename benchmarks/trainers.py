@@ -45,8 +45,8 @@ from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import COSINE, CRITICS, LATE, LEXICAL, Config
 from infoword_tf.data import tables, text_pairs
+from infoword_tf.evaluation.measures import MEASURES
 from tasks import glue_layout, tag_data, tag_scores
-from tasks.measures import MEASURES
 
 TRAINER = kept.ROOT / 'benchmarks' / 'peers' / 'trainer.py'
 WEIGHT_DECAY = 0.01  # of labels; of pairs none

@@ -43,8 +43,9 @@ from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import COSINE, Config
 from infoword_tf.data import tables
+from infoword_tf.evaluation import measures
 from infoword_tf.resolve import answering
-from tasks import glue_layout, measures
+from tasks import glue_layout
 from tasks import sts as task
 
 if TYPE_CHECKING:  # it imports TensorFlow

@@ -50,8 +50,9 @@ from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.data import tables, textfiles
 from infoword_tf.data.tables import TableExamples
+from infoword_tf.evaluation import measures
 from infoword_tf.training.checks import refuse_unknown_rows
-from tasks import finetune, measures
+from tasks import finetune
 from tasks.task import ANY_TABLE, HELDOUT, TRAIN, copy_best
 from tasks.texts import TextTask
 

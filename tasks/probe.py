@@ -35,7 +35,8 @@ from infoword_tf import commands, errors
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.data import tables
 from infoword_tf.data.tables import TableExamples
-from tasks import measures, retrieval
+from infoword_tf.evaluation import measures
+from tasks import retrieval
 
 OUTER, INNER = 10, 5  # folds that score without --dev, and that choose C
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # C, the inverse of the penalty

@@ -14,8 +14,9 @@ import numpy as np
 from infoword_tf import errors
 from infoword_tf.data import tables
 from infoword_tf.data.tables import TableExamples
+from infoword_tf.evaluation import measures
 from infoword_tf.evaluation.commonest import of_targets
-from tasks import labels, measures
+from tasks import labels
 from tasks.finetune import format_examples
 from tasks.task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit
 

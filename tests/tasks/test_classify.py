@@ -16,8 +16,9 @@ import infoword_tf
 from infoword_tf import checkpoint, commands, files
 from infoword_tf.config import Config
 from infoword_tf.data import tables
+from infoword_tf.evaluation import measures
 from infoword_tf.training import fit
-from tasks import classify, distill, finetune, measures
+from tasks import classify, distill, finetune
 from tests import places, quick
 from tests.eager import eagerly
 from tests.export import workdirs

@@ -14,7 +14,8 @@ import infoword_tf
 from infoword_tf import commands, files
 from infoword_tf.config import Config
 from infoword_tf.data import tables
-from tasks import finetune, glue, glue_layout, measures
+from infoword_tf.evaluation import measures
+from tasks import finetune, glue, glue_layout
 from tests import places
 from tests.runs import untimed
 from tests.tasks import finetuning

@@ -15,8 +15,9 @@ from infoword_tf import files
 from infoword_tf.config import Config
 from infoword_tf.data import tables
 from infoword_tf.data.examples import format_texts
+from infoword_tf.evaluation import measures
 from infoword_tf.training.build import BuildCache
-from tasks import classify, distill, finetune, measures, teacher
+from tasks import classify, distill, finetune, teacher
 from tests import places
 from tests.eager import eagerly
 from tests.export import workdirs
