@@ -143,14 +143,10 @@ def with_files(choices: Choices, chosen: Mapping[str, Any]) -> Choices:
     changes = {}
     for name in chosen:
         value = getattr(choices, name, None)
-        if isinstance(value, str):
-            changed: Any = with_paths(value)
-        elif isinstance(value, tuple | list):
-            changed = tuple(map(with_paths, value))
-        else:
-            continue
-        if changed != value:
-            changes[name] = changed
+        if isinstance(value, str) and _DATASETS in value:
+            changes[name] = with_paths(value)
+        elif isinstance(value, tuple | list) and _DATASETS in str(value):
+            changes[name] = type(value)(map(with_paths, value))
     return dataclasses.replace(choices, **changes) if changes else choices
 
 

@@ -51,7 +51,7 @@ from infoword_tf.config import Config
 from infoword_tf.data import tables, textfiles
 from infoword_tf.data.tables import TableExamples
 from infoword_tf.evaluation import measures
-from infoword_tf.training.checks import refuse_unknown_rows
+from infoword_tf.training.begin import refuse_unknown_rows
 from tasks import finetune
 from tasks.task import ANY_TABLE, HELDOUT, TRAIN, copy_best
 from tasks.texts import TextTask

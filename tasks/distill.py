@@ -49,7 +49,7 @@ from infoword_tf.adapters import NONE
 from infoword_tf.choices import again, flag, flags_of
 from infoword_tf.objectives import TABLE, parse
 from infoword_tf.objectives.distill import CODE, MAPS, layer_map
-from infoword_tf.training.checks import refuse_infinite_numbers
+from infoword_tf.training.begin import refuse_infinite_numbers
 from tasks import classify, embedding, finetune, glue, glue_layout, squad, tag
 from tasks.finetune import FinetuneChoices
 from tasks.student import start_of

@@ -28,8 +28,7 @@ from infoword_tf.evaluation.commonest import Commonest, complaint
 from infoword_tf.objectives import TABLE, built, parse
 from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
-from infoword_tf.training.begin import check_and_run
-from infoword_tf.training.checks import refuse_translations
+from infoword_tf.training.begin import check_and_run, refuse_translations
 from infoword_tf.training.record import FREE
 from tasks.task import HELDOUT, TRAIN, Task
 

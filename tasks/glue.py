@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
-from infoword_tf.training.checks import refuse_unknown_rows
+from infoword_tf.training.begin import refuse_unknown_rows
 from tasks import classify, finetune, glue_layout
 from tasks.task import HELDOUT, TRAIN
 from tasks.texts import TextTask

@@ -31,7 +31,7 @@ from infoword_tf import commands
 from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
 from infoword_tf.evaluation.commonest import Commonest, of_answers
-from infoword_tf.training.checks import refuse_unknown_rows
+from infoword_tf.training.begin import refuse_unknown_rows
 from tasks import finetune, squad_scores
 from tasks.task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit
 

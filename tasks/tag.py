@@ -32,7 +32,7 @@ import numpy as np
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.text import tags
-from infoword_tf.training.checks import refuse_unknown_rows
+from infoword_tf.training.begin import refuse_unknown_rows
 from tasks import finetune, labels, tag_data, tag_scores
 from tasks.task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit, copy_best
 

@@ -13,7 +13,7 @@ import infoword_tf
 from infoword_tf import folders, hub
 from infoword_tf.config import WEIGHTS
 from infoword_tf.data import corpora
-from infoword_tf.training import checks
+from infoword_tf.training import begin
 from tasks import classify
 from tests import hubserver, places
 from tests.eager import eagerly
@@ -176,7 +176,7 @@ class LoadTest(HubCase):
         self.hub.add('models/o/bert', source)
         vectors = []
         for name in ('hf://o/bert', source):
-            workdir = folders.workdir_of(name, checks.convert)
+            workdir = folders.workdir_of(name, begin.convert)
             loaded = infoword_tf.load(workdir)
             vectors.append(loaded.encode(['a cab', 'bad'], progress=False))
         np.testing.assert_array_equal(*vectors)
