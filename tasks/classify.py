@@ -48,8 +48,8 @@ import numpy as np
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
-from infoword_tf.data import tables, textfiles
-from infoword_tf.data.tables import TableExamples
+from infoword_tf.data import labelling, tables, textfiles
+from infoword_tf.data.labelling import TableExamples
 from infoword_tf.evaluation import measures
 from infoword_tf.training.begin import refuse_unknown_rows
 from tasks import finetune
@@ -186,16 +186,23 @@ def read_groups(
     label = choices.label if labelled else None
     columns = choices.label_columns if labelled else ()
     lists = not (options or choices.regress)
+    read = labelling.TableColumns(
+        text=choices.text,
+        pair=choices.pair,
+        label=label,
+        regress=choices.regress,
+        choices=options,
+        label_columns=columns,
+        lists=lists,
+        separator=choices.separator or None,
+        drop=choices.drop_label,
+    )
     try:
         groups = {'': table}
         if by is not None:
             groups = select(tables.split_by(table, by), only, path)
         examples = {
-            name: tables.examples_of(
-                group, choices.text, choices.pair, label, choices.regress,
-                options, columns, lists, choices.separator or None,
-                choices.drop_label,
-            )  # fmt: skip
+            name: labelling.examples_of(group, read)
             for name, group in groups.items()
         }
     except tables.NoColumn as error:
@@ -400,7 +407,7 @@ def kinds_of(
         numbers = [str(i) for i in range(len(choices.choices))]
         named = set(table.labels) - set(numbers)
         return tuple(choices.choices if named else numbers), ('accuracy',)
-    labels = tuple(tables.classes(table))
+    labels = tuple(labelling.classes(table))
     if table.label_sets is None:
         binary = ('f1',) * (len(labels) == 2)
         return labels, ('accuracy', *binary, 'matthews')

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from infoword_tf import errors
-from infoword_tf.data import tables
-from infoword_tf.data.tables import TableExamples
+from infoword_tf.data import labelling
+from infoword_tf.data.labelling import TableExamples
 from infoword_tf.evaluation import measures
 from infoword_tf.evaluation.commonest import of_targets
 from tasks import labels
@@ -106,7 +106,7 @@ class TextTask(Task):
                 'labels_and_sets',
                 f'{table.where} has {other}, and the training table {one}',
             )
-        return tables.known_labels(table, self.labels)
+        return labelling.known_labels(table, self.labels)
 
     def counts(self, targets: np.ndarray) -> np.ndarray:
         """Counts classes, [C] int64; if `multilabel` no and yes, [2 C].
@@ -164,7 +164,7 @@ class TextTask(Task):
         """Returns the tables of SPLITS, with the texts of --extra."""
         train, heldout = (self.splits[split] for split in SPLITS)
         if self.extra is not None:
-            train = tables.joined(train, self.extra)
+            train = labelling.joined(train, self.extra)
         return {TRAIN: train, HELDOUT: heldout}
 
     def decide(self, choices: Any) -> dict[str, Any]:

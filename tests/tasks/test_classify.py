@@ -15,7 +15,8 @@ from scipy import stats
 import infoword_tf
 from infoword_tf import checkpoint, commands, files
 from infoword_tf.config import Config
-from infoword_tf.data import tables
+from infoword_tf.data import labelling, tables
+from infoword_tf.data.labelling import TableColumns
 from infoword_tf.evaluation import measures
 from infoword_tf.training import fit
 from tasks import classify, distill, finetune
@@ -57,7 +58,8 @@ def run(name, *more, tables=None, **ways):
 
 
 def rows_of(path, **columns):
-    return tables.examples_of(tables.open_table(str(path)), **columns)
+    table = tables.open_table(str(path))
+    return labelling.examples_of(table, TableColumns(**columns))
 
 
 def predictions(name):
@@ -85,7 +87,7 @@ class ClassesTest(Checks, absltest.TestCase):
         self.assertEqual(loaded.config.labels, ('class', 'loop', 'text'))
         p = loaded.classify(rows.first)
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
-        true = tables.known_labels(rows, loaded.config.labels)
+        true = labelling.known_labels(rows, loaded.config.labels)
         actual = p.argmax(axis=1)
         self.assertEqual(
             printed['accuracy'], round(measures.accuracy(actual, true), 6)
@@ -148,7 +150,7 @@ class ClassesTest(Checks, absltest.TestCase):
         loaded = infoword_tf.load(FOLDER / 'classes')
         rows = rows_of(TEST, text='text', label='label')
         actual = loaded.classify(rows.first).argmax(axis=1)
-        true = tables.known_labels(rows, loaded.config.labels)
+        true = labelling.known_labels(rows, loaded.config.labels)
         more = {
             f'test_{name}': round(measures.MEASURES[name](actual, true), 6)
             for name in ('accuracy', 'matthews')
@@ -524,7 +526,7 @@ class SeveralTest(absltest.TestCase):
 
     def test_a_name_that_would_part_a_line(self):
         path = FOLDER / 'odd.tsv'
-        rows = tables.TableExamples(
+        rows = labelling.TableExamples(
             ['a'], None, None, None, 'a.csv', np.arange(1, 2)
         )
         classify.write_predictions(
@@ -647,9 +649,9 @@ class LabelSetsTest(Checks, absltest.TestCase):
                 x for x, odd in zip(self.NAMES, odds, strict=True)
                 if odd >= 0.5
             ])  # fmt: skip
-        read_again = tables.examples_of(
+        read_again = labelling.examples_of(
             tables.open_table(str(FOLDER / 'sets/predictions.tsv')),
-            'labels', label='labels', lists=True,
+            TableColumns('labels', label='labels', lists=True),
         )  # fmt: skip
         self.assertEqual(
             read_again.label_sets,

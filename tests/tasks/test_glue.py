@@ -13,7 +13,7 @@ from absl.testing import absltest
 import infoword_tf
 from infoword_tf import commands, files
 from infoword_tf.config import Config
-from infoword_tf.data import tables
+from infoword_tf.data import labelling
 from infoword_tf.evaluation import measures
 from tasks import finetune, glue, glue_layout
 from tests import places
@@ -228,7 +228,7 @@ class GridsTest(absltest.TestCase):
 
 class SomeExamplesTest(absltest.TestCase):
     def test_fewer_are_part_of_more(self):
-        few, again, more = (tables.subset(99, n) for n in (9, 9, 30))
+        few, again, more = (labelling.subset(99, n) for n in (9, 9, 30))
         np.testing.assert_array_equal(few, again)
         self.assertLen(few, 9)
         self.assertContainsSubset(few, more)

@@ -13,8 +13,9 @@ from scipy import special
 import infoword_tf
 from infoword_tf import files
 from infoword_tf.config import Config
-from infoword_tf.data import tables
+from infoword_tf.data import labelling, tables
 from infoword_tf.data.examples import format_texts
+from infoword_tf.data.labelling import TableColumns
 from infoword_tf.evaluation import measures
 from infoword_tf.training.build import BuildCache
 from tasks import classify, distill, finetune, teacher
@@ -83,7 +84,8 @@ def texts_of(way):
 
 def examples_of(loaded):
     """The texts to train on, as a model reads them."""
-    rows = tables.examples_of(tables.open_table(str(TRAIN)), 'text')
+    table = tables.open_table(str(TRAIN))
+    rows = labelling.examples_of(table, TableColumns('text'))
     targets = {'label': np.zeros(len(rows.first), np.int32)}
     actual, _ = format_texts(loaded.template, [(rows.first, None)], 24, targets)
     return actual
@@ -238,10 +240,10 @@ class StudentTest(Checks, parameterized.TestCase):
             self.assertGreater(record[f'{row}/loss'], 0)
             self.assertTrue(math.isfinite(record[f'heldout/{row}/loss']))
         # How good the teacher is on the dev set, and what the student says.
-        rows = tables.examples_of(
-            tables.open_table(str(DEV)), 'text', label='label'
+        rows = labelling.examples_of(
+            tables.open_table(str(DEV)), TableColumns('text', label='label')
         )
-        true = tables.known_labels(rows, LABELS)
+        true = labelling.known_labels(rows, LABELS)
         for name, folder in (
             ('teacher_accuracy', TEACHER), ('accuracy', FOLDER / 'student')
         ):  # fmt: skip
