@@ -52,11 +52,11 @@ from export.branches import split
 from infoword_tf import lazy
 from infoword_tf.config import ROLES
 from infoword_tf.critics import CRITICS
+from infoword_tf.evaluation import measures
 from infoword_tf.inference import blanks
 from infoword_tf.inference.batches import RolePredictor
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.text.template import to_dense, with_special_tokens
-from tasks import measures
 
 TEXTS = 256  # of a chunk, at most
 TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128

@@ -410,9 +410,6 @@ class DeviceChoices:
         False, 'Keep only the states between the blocks of the encoder, and '
         'compute the inside of blocks again for the gradient: less memory, '
         'more time, the same weights.')
-    data_service: tuple[str, ...] = flag(
-        (), 'HOST:PORT,... of processes that make the batches '
-        '(infoword_tf.data_service); without an answer this one does.')
     xla: bool = flag(
         False, 'Compile the whole forward and backward pass with XLA; for GPU '
         'and TPU.')

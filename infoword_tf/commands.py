@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from infoword_tf import files, folders, lazy, preemption
+from infoword_tf import files, folders, hub, lazy, preemption
 from infoword_tf.choices import REPEATED, SETTINGS, flags_of
 from infoword_tf.errors import InputError, UsageError
 
@@ -73,6 +73,11 @@ RENAMED = {
     'infocse.keys': 'sentences.keys',
     'infocse.repeat': 'sentences.repeat',
     'infocse.shuffle': 'sentences.shuffle',
+}
+# Flags of older flagfiles that are gone, and what to do.
+GONE = {
+    'data_service': 'the run makes its batches itself; leave it out '
+    '(docs/scale.md shows a service of tf.data)',
 }
 TYPED = re.compile(r'(--?(?:no)?)([\w.]+)(.*)', re.S)  # --, name, =value
 # Thresholds of Python's garbage collector.
@@ -133,6 +138,9 @@ def _parse(kind: type | None, argv: Sequence[str]) -> list[str]:
         if helps := [x for x in options if HELP.fullmatch(x)]:
             _help(kind, [x for x in typed if x not in helps], helps[-1])
         return flags.FLAGS([argv[0], *typed])
+    except UsageError as error:
+        print(f'error: {error}', file=sys.stderr)
+        sys.exit(1)
     except flags.Error:
         # Prints the error, and ends.
         return app.parse_flags_with_usage([argv[0], *typed])
@@ -165,10 +173,16 @@ def _renamed(arguments: Sequence[str]) -> list[str]:
 
 
 def _of_today(argument: str) -> str:
-    """Returns an argument, of which an old flag has the name of today."""
+    """Returns an argument, of which an old flag has the name of today.
+
+    Raises:
+        UsageError: the flag is gone.
+    """
     if not (parts := TYPED.fullmatch(argument)):
         return argument
     dashes, name, value = parts.groups()
+    if name in GONE:
+        raise UsageError('flag_gone', f'--{name}: {GONE[name]}')
     whole = RENAMED.get(name + value)
     return dashes + (whole or RENAMED.get(name, name) + value)
 
@@ -327,6 +341,7 @@ def takes(
             choices = kind(**chosen)
             if check is not None:
                 check(choices)
+            choices = hub.with_files(choices, chosen)
             if converts:
                 choices = folders.with_workdirs(choices, chosen)
             return run(*words, choices, chosen)

@@ -100,7 +100,6 @@ SECOND = {
     'tests/tasks/test_whiten.py::WhitenCommandTest*': 'an export',
     'tests/tasks/test_words.py::WordsCommandTest*': 'a run',
     'tests/test_complaints.py::*command_says_it*': 'a process',
-    'tests/test_data_service.py::CommandTest*': 'processes and kills',
     'tests/test_faults.py::*': 'faults, which others have one by one',
     'tests/test_flags.py::*what_is_left_*': 'commands that run for real',
     'tests/test_folders.py::*a_run_begins*': 'a run',

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from infoword_tf import commands, errors, prepare, show
-from tasks import bm25
+from infoword_tf.evaluation import bm25
 from tests import languages, places, quick, runs
 from tests.refused import refused
 from tests.runs import run
@@ -69,8 +69,8 @@ LINES = (
      '--patience_evals=2', '--best'),
     ('rewinds', 'train --rewinds=2', 'rewinds_of_stop', '--rewinds=2',
      '--on_nonfinite=rewind'),
-    ('service', 'train --data_service=cpu1', 'service_address',
-     '--data_service=cpu1', 'HOST:PORT'),
+    ('gone', 'train --data_service=cpu1:8600', 'flag_gone',
+     '--data_service', 'docs/scale.md'),
     ('remat', 'train --objectives=cbow --remat', 'encoder_without_remat',
      'lookup', '--microbatch'),
     ('init', 'train --init=/nowhere', FileNotFoundError, '/nowhere'),

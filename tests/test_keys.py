@@ -44,8 +44,8 @@ from infoword_tf.text import normalization
 from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from infoword_tf.training import guide, optim, record
-from infoword_tf.training.run import identity_of, shape_of
-from tasks import retrieval, teacher, vectors
+from infoword_tf.training.build import shape_of
+from tasks import classify, retrieval, squad, teacher, vectors
 from tests import places, zoo
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -202,7 +202,9 @@ def of_teacher(
 ):  # fmt: skip
     """A teacher's outputs for examples."""
     instance = teacher.Teacher.__new__(teacher.Teacher)
-    instance.digest, instance.row, instance.settings = weights, row, settings
+    kinds = {'span': squad.Squad(), 'label': classify.Classify(labels=('a',))}
+    instance.digest, instance.settings = weights, settings
+    instance.task = kinds[row]
     instance.loaded = loaded(encoder=encoder)
     return instance.key(types.SimpleNamespace(
         ids=np.int32(ids), segments=np.int8(segments),
@@ -269,11 +271,6 @@ def of_graphs(folder, rules, warmup_steps, dropout, run, **flags):
     run_of = RunChoices(workdir='w', **flags)
     config = zoo.config('simcse', dropout).replace(run=run)
     return shape_of(run_of, config, optim.preset(rules), warmup_steps)
-
-
-def of_batches(folder, **flags):
-    """Batches that other processes make; of one view."""
-    return identity_of(RunChoices(**flags), mock.Mock(views=lambda _: {}))
 
 
 def of_identity(folder, kind, words, lower_case, **options):
@@ -383,7 +380,7 @@ KEYS = {
         'time': (EARLY, LATE), 'id': (None, 'n'), 'columns': ('t', 't,u'),
         'delimiter': (None, ','),
     }),
-    'run.shape_of': Key(of_graphs, {
+    'build.shape_of': Key(of_graphs, {
         'rules': ('adamw', 'bert'), 'warmup_steps': (1, 2),
         'dropout': (0.1, 0.2), 'batch_size': (8, 4), 'steps': (9, 8),
         'microbatch': (None, 2), 'remat': (False, True), 'xla': (
@@ -392,11 +389,6 @@ KEYS = {
     }, {
         'run': ({}, {'seed': 1}), 'seed': (0, 1), 'learning_rate': (1.0, 2.0),
     }),
-    'run.identity_of': Key(of_batches, {
-        'language_exponent': (0.7, 0.5), 'pair_weights': ((), ('2', '1')),
-        'corpus_weights': ((), ('de=2', 'en=1')),
-        'shuffle_block': (None, 700),
-    }, {'workdir': ('a', 'b')}),
     'normalization._cached': Key(of_normalization, {
         'asked': ([1], [2]), 'tokenizers_version': ('1', '2'),
         'code': ('0', '1'),
@@ -406,10 +398,8 @@ KEYS = {
 # Functions that hash for another reason than a key, and why; or whose key other
 # tests change.
 OTHERS = {
-    'export/index.py _stage': 'test_index: one vector a text',
     'infoword_tf/data/documents.py text_hash': 'what is held out',
     'infoword_tf/data/opened.py _digest': 'hashes what the others say',
-    'infoword_tf/data/service.py digest': 'test_data_service: another run',
     'infoword_tf/data/sharding.py finish': 'of `prepare._decisive`, below',
     'infoword_tf/files.py _digest': 'the bytes of a file, in it',
     'infoword_tf/files.py digest_of': 'the bytes of a file',
@@ -426,7 +416,7 @@ OTHERS = {
     'tasks/embedding.py prepare': 'of `Embedder.key`',
     'tasks/embedding.py tokenizer_of': 'of `open_tokenizer`',
     'tasks/finetune.py write_corpus': 'all of what is written',
-    'tasks/finetune.py prepare_task': 'test_classify: other labels',
+    'tasks/finetune.py prepare': 'test_classify: other labels',
     'infoword_tf/evaluation/retrieval.py repeated': 'copies of a text',
 }  # fmt: skip
 
@@ -549,10 +539,9 @@ class RecordTest(parameterized.TestCase):
     )  # fmt: skip
     # These change no weight.
     FREE = (
-        'checkpoint_every', 'data_service', 'epochs', 'eval_every',
-        'grace_seconds', 'keep_checkpoints', 'log_every', 'logical_cpus',
-        'measure', 'microbatch', 'on_nonfinite', 'remat', 'rewinds',
-        'strategy', 'workdir',
+        'checkpoint_every', 'epochs', 'eval_every', 'grace_seconds',
+        'keep_checkpoints', 'log_every', 'logical_cpus', 'measure',
+        'microbatch', 'on_nonfinite', 'remat', 'rewinds', 'strategy', 'workdir',
     )  # fmt: skip
 
     def test_every_flag_of_a_run(self):

@@ -41,7 +41,6 @@ class Cosine(Critic):
     help = 'the cosine of their vectors (cosine)'
     has_vector = True
     symmetric = False
-    stored = ('float32', 'int8', 'binary')
 
     @classmethod
     def tokenize(cls, loaded: Any, texts: list[str], role: str | None) -> Any:

@@ -4,7 +4,8 @@ passage b.
 A critic is one file of this folder, and a line in CRITICS. Its class says what
 holds for all models: settings, the entry in config.json, the head, what a
 loaded model answers, searches, exports and public folders. An instance is the
-`Form` that a row compares in training. Nothing outside asks which critic it is.
+`TextForm` that a row compares in training. Nothing outside asks which critic it
+is.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from infoword_tf.config import Config
-from infoword_tf.critics.form import Form
+from infoword_tf.critics.form import TextForm
 from infoword_tf.views import Reads, Specials
 
 
@@ -52,7 +53,7 @@ class HeadConfig:
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
 
-class Critic(Form):
+class Critic(TextForm):
     """A way to compare two texts.
 
     Attributes:
@@ -64,7 +65,7 @@ class Critic(Form):
         of_pairs: whether it encodes both texts at once; no text has a form of
             its own then, and the instance has `pair_scores` alone.
         has_vector: whether a text is one vector, which further rows may read
-            (`SentenceCosine.projected`) and an index may scan.
+            (`SentenceCosine.projected`).
         lacks: settings of rows that are not for it, by name; the values that
             are not, or (): none is.
         described: what has no place in a public folder without it.
@@ -72,9 +73,7 @@ class Critic(Form):
             scores pairs.
         has_dims: whether the first numbers of vectors may be compared alone.
         compares_few: whether a search compares so much that it is of few texts.
-        inverted: whether a search holds texts in memory, by token.
-        stored: kinds of numbers of an index, the default first; (): none is
-            made.
+        card: how texts are compared, for the card of an export; '': by vectors.
     """
 
     name: ClassVar[str]
@@ -88,8 +87,7 @@ class Critic(Form):
     signature: ClassVar[str] = 'embed'
     has_dims: ClassVar[bool] = True
     compares_few: ClassVar[bool] = False
-    inverted: ClassVar[bool] = False
-    stored: ClassVar[tuple[str, ...]] = ()
+    card: ClassVar[str] = ''
 
     # ------------------------------------------------------------ of a model
 
@@ -211,27 +209,27 @@ class Critic(Form):
 
     @classmethod
     def takes_head(cls, entry: Any) -> str | None:
-        """Names the row that public formats know the head as, when read."""
+        """Names the head of weights/heads.py that is read."""
         del entry
 
     @classmethod
     def with_head(
-        cls, entry: Any, has_weights: bool, activation: str | None
+        cls, entry: Any, has_weights: bool, settings: Mapping[str, Any]
     ) -> Any:
         """Returns the entry with the values of a public head.
 
         Args:
             entry: as of `takes_head`.
             has_weights: whether it has more than the encoder's.
-            activation: of its output transform; None: the encoder's.
+            settings: those of a row with that head.
         """
         raise NotImplementedError
 
     @classmethod
     def writes_head(cls, entry: Any) -> tuple[str, dict[str, Any]] | None:
-        """Returns the row that public formats know the head as, when written.
+        """Names the head of weights/heads.py that is written.
 
-        With settings of that row; None: they do not know it.
+        With settings as of a row; None: public formats do not know it.
         """
         del entry
 

@@ -41,6 +41,10 @@ class CrossCritic(Critic):
     of_pairs = True
     described = 'the score of a pair of texts'
     signature = 'score_pairs'
+    card = (
+        'the score of a query with a passage that is encoded beside it '
+        '(`score_pairs`)'
+    )
     has_dims = False
     lacks = {
         'queue': (), 'momentum': (), 'guide': (), 'dims': (),
@@ -76,7 +80,7 @@ class CrossCritic(Critic):
     @classmethod
     def writes_head(cls, entry: CrossConfig) -> tuple[str, dict[str, Any]]:
         """Implements `Critic.writes_head`."""
-        return 'label', {'pooler': entry.pooler}
+        return 'classes', dataclasses.asdict(entry)
 
     @classmethod
     def check_public(

@@ -36,7 +36,7 @@ class Compared(NamedTuple):
     first: int = 0
 
 
-class Form(Configurable):
+class TextForm(Configurable):
     """The compared form of texts in a row.
 
     Attributes:

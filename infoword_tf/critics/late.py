@@ -91,8 +91,12 @@ class LateCritic(Critic):
     help = 'each token of {a} with the nearest of {b} (late, ColBERT)'
     described = 'the vectors of tokens'
     signature = 'embed_tokens'
+    card = (
+        'late interaction: of each vector of a query (`embed_tokens_query`) '
+        'the largest product with one of the passage (`embed_tokens`), '
+        'summed'
+    )
     compares_few = True
-    stored = ('float32', 'float16', 'int8', 'residual')
     head_config = LateConfig
     lacks = {
         'queue': (), 'momentum': (), 'directions': ('joint',),

@@ -32,6 +32,7 @@ AS_INIT = 'init'
 THIRD = -1  # of the run's updates
 WEIGHTS_AT_ONCE = 2**23  # of a batch, 32 MiB
 _MARK = '\u2581'  # of SentencePiece, where a word begins
+PUBLIC = 'masked_words'  # the head there, in weights/heads.py
 BLANKS = 'mlm'  # the row whose output transform weights begin with
 
 
@@ -42,7 +43,7 @@ class LexicalConfig(HeadConfig):
     Attributes:
         head: in layers.lexical.HEADS, what scores a token of a text.
         transform: whether states go through BERT's output transform.
-        transform_activation: in layers.activation.FORMS; None: the encoder's.
+        transform_activation: in layers.pointwise.FORMS; None: the encoder's.
         activation: in layers.lexical.ACTIVATIONS, of the largest scores.
         top_k: how many weights of a text stay, the largest; None: all.
     """
@@ -61,9 +62,11 @@ class LexicalCritic(Critic):
     help = 'weights of all tokens of the vocabulary (lexical, SPLADE)'
     described = 'the weights of the vocabulary'
     signature = 'embed_sparse'
+    card = (
+        'the product of the weights of the vocabulary '
+        '(`embed_sparse_query`, `embed_sparse`)'
+    )
     has_dims = False
-    inverted = True
-    stored = ('float32',)
     head_config = LexicalConfig
     lacks = {
         'queue': (), 'momentum': (), 'dims': (), 'expand': (),
@@ -74,7 +77,7 @@ class LexicalCritic(Critic):
         'What gives tokens weights: the output layer of masked words, to every '
         'token of the vocabulary (vocabulary, SPLADE); one number a token, to '
         'the tokens of the text alone (tokens, BGE-M3); init: the former where '
-        '--init has such a layer.',
+        '--init has such a layer with a bias (--mlm.transform).',
         choices=(AS_INIT, *lexical.HEADS),
         needs=('critic', LEXICAL),
     )
@@ -121,11 +124,13 @@ class LexicalCritic(Critic):
         old = cls.of(start.config)
         if old is not None and terms in (AS_INIT, old.head):
             return dataclasses.replace(old, top_k=top_k or old.top_k)
+        # An output layer without a transform has no bias: of texts, nearly all
+        # tokens weigh more than 0.
         transform = any(head.get('transform') for head in start.blanks)
         new = LexicalConfig(
             VOCABULARY, transform, transform_activation=start.activation
         )
-        if terms == TOKENS or (terms == AS_INIT and not start.blanks):
+        if terms == TOKENS or (terms == AS_INIT and not transform):
             new = LexicalConfig(TOKENS, activation='relu')
         return dataclasses.replace(new, top_k=top_k or None)
 
@@ -160,18 +165,18 @@ class LexicalCritic(Critic):
     @classmethod
     def takes_head(cls, entry: LexicalConfig) -> str | None:
         """Implements `Critic.takes_head`: the one that fills masks."""
-        return BLANKS if entry.head == VOCABULARY else None
+        return PUBLIC if entry.head == VOCABULARY else None
 
     @classmethod
     def with_head(
-        cls, entry: LexicalConfig, has_weights: bool, activation: str | None
+        cls,
+        entry: LexicalConfig,
+        has_weights: bool,
+        settings: Mapping[str, Any],
     ) -> LexicalConfig:
-        """Implements `Critic.with_head`."""
-        return dataclasses.replace(
-            entry,
-            transform=has_weights,
-            transform_activation=activation if has_weights else None,
-        )
+        """Implements `Critic.with_head`: with the transform, if any."""
+        more = settings if has_weights else {}
+        return dataclasses.replace(entry, transform=has_weights, **more)
 
     @classmethod
     def writes_head(
@@ -180,7 +185,7 @@ class LexicalCritic(Critic):
         """Implements `Critic.writes_head`."""
         if entry.head != VOCABULARY:
             return None
-        return BLANKS, {'transform': entry.transform}
+        return PUBLIC, dataclasses.asdict(entry)
 
     # ------------------------------------------------------ of a loaded model
 

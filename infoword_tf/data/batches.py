@@ -13,14 +13,13 @@ import numpy as np
 from infoword_tf import errors, views
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.mixture import Mixture, mixed
-from infoword_tf.data.service import Service
 from infoword_tf.data.source import Source
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.data.store import Store
 from infoword_tf.data.text_pairs import TextPairs
 from infoword_tf.data.translations import ParallelText
 from infoword_tf.objectives import TABLE
-from infoword_tf.resolve import Plan, SourceSpec
+from infoword_tf.plan import Plan, SourceSpec
 
 HELDOUT_SEED = 20190  # held-out text is masked alike in every run
 HELDOUT_SEQUENCES = 512
@@ -143,15 +142,12 @@ class Batches:
     Attributes:
         sources, plan, specials: what is read, and how.
         seed: of the draws.
-        service: makes the batches while any of its processes answers; None:
-            this process makes them.
     """
 
     sources: Mapping[SourceSpec, Source]
     plan: Plan
     specials: views.Specials
     seed: int
-    service: Service | None = None
 
     def draw(self, step: int) -> dict[str, tuple[Any, Any]]:
         """Draws the text of a step; returns (text, draw) of each view."""
@@ -192,11 +188,6 @@ class Batches:
         """Returns the views of a step, NumPy, whole global batch."""
         return self.make(self.draw(step))
 
-    def flat(self, step: int) -> dict[str, np.ndarray]:
-        """Returns a step's views as a flat dict, of the service if possible."""
-        arrays = self.service and self.service.batch(step)
-        return views.flatten(self.views(step)) if arrays is None else arrays
-
     def dataset(self, first: int, last: int) -> Any:
         """Makes a `tf.data.Dataset` of flat views of steps first to last - 1.
 
@@ -209,7 +200,7 @@ class Batches:
         names = list(example)
 
         def make(step: np.ndarray) -> list[np.ndarray]:
-            flat = self.flat(int(step))
+            flat = views.flatten(self.views(int(step)))
             return [flat[name] for name in names]
 
         def load(step: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -221,17 +212,11 @@ class Batches:
             return dict(zip(names, arrays, strict=True))
 
         dataset = tf.data.Dataset.range(first, last)
-        calls = 2 * (len(self.service.addresses) if self.service else 1)
-        dataset = dataset.map(
-            load, num_parallel_calls=calls, deterministic=True
-        )
+        dataset = dataset.map(load, num_parallel_calls=2, deterministic=True)
         options = tf.data.Options()
         # The tuner has nothing to tune, and its thread can miss the end of its
         # iterator, whose destruction then waits forever.
         options.autotune.enabled = False
-        if self.service:
-            # Threads that wait for answers must not be the step's.
-            options.threading.private_threadpool_size = calls
         return dataset.with_options(options).prefetch(4)
 
 

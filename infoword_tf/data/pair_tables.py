@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf import errors
-from infoword_tf.data import readers, records, tables
+from infoword_tf.data import readers, tables
 
 # Kinds of cells.
 TEXT, NUMBER, LIST, PASSAGES, OTHER = 'text', 'number', 'list', 'passages', ''
@@ -323,7 +323,7 @@ def _listed(names: Sequence[str]) -> str:
 def _reader(path: str) -> Any:
     """Finds the reader for files of records; None for other files."""
     suffix = pathlib.Path(readers.unpacked(pathlib.Path(path))).suffix
-    return records.READERS.get(suffix.removeprefix('.'))
+    return readers.READERS.get(suffix.removeprefix('.'))
 
 
 def _records(
@@ -339,7 +339,7 @@ def _records(
                 dict(zip(table.names, cells, strict=True)),
             )
         return
-    what = 'line' if reader is records.read_jsonl else 'row'
+    what = 'line' if reader is readers.read_jsonl else 'row'
     for number, record in reader(pathlib.Path(path)):
         yield f'{path}, {what} {number}', record
 

@@ -20,10 +20,6 @@ from infoword_tf.views.sentences import COPIES
 
 Tensor = Any
 PAIRS_VIEW = 'pair_candidates'
-# Of rows whose texts are encoded for another critic than the cosine.
-ENCODERS: dict[str, dict[str, Any]] = {
-    'modern': {}, 'transformer': {}, 'disentangled': {},
-}  # fmt: skip
 
 
 class Comparing(Queued):
@@ -122,11 +118,12 @@ def critics_setting(
     )
 
 
-def encoders_of(
+def needs_of(
     critic: type[Critic], settings: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Returns `Row.encoders` of a row with a critic."""
-    return ENCODERS | ({'lookup': {}} if critic.takes_lookup(settings) else {})
+) -> tuple[str, ...]:
+    """Returns `Row.needs` of a row with a critic."""
+    alone = critic.takes_lookup(settings)
+    return ('alone',) if alone else ('alone', 'attention')
 
 
 def outcome_of_pairs(

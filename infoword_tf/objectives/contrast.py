@@ -21,7 +21,7 @@ from infoword_tf.objectives import infonce
 from infoword_tf.objectives.comparing import (
     Comparing,
     critics_setting,
-    encoders_of,
+    needs_of,
 )
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.pools import Pool
@@ -236,7 +236,7 @@ ICT = Row(
     relation='a sentence and the text around it (inverse cloze task)',
     candidates='the batch, both ways',
     views=dict.fromkeys(SentenceContrast.sides, _reads),
-    encoders=lambda settings: encoders_of(_critic(settings), settings),
+    needs=lambda settings: needs_of(_critic(settings), settings),
     heldout_candidates=128,
     vector=_vector,
     auxiliaries=auxiliaries,

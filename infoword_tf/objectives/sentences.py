@@ -26,7 +26,7 @@ from infoword_tf.objectives import infonce
 from infoword_tf.objectives.comparing import (
     PAIRS_VIEW,
     critics_setting,
-    encoders_of,
+    needs_of,
     outcome_of_pairs,
 )
 from infoword_tf.objectives.guided import Guided
@@ -438,7 +438,7 @@ ROW = Row(
     relation='equal but for dropout; or paired by people (`--pairs`)',
     candidates='the batch; own negatives of pairs, a queue',
     views={VIEW: _reads, KEYS: _reads_keys, PAIRS_VIEW: _reads_pairs},
-    encoders=lambda settings: encoders_of(_critic(settings), settings),
+    needs=lambda settings: needs_of(_critic(settings), settings),
     heldout_candidates=lambda settings: (
         None if _critic(settings).of_pairs else 512
     ),

@@ -47,7 +47,6 @@ FREE = (
     'on_nonfinite',
     'rewinds',
     'grace_seconds',
-    'data_service',
 )
 
 

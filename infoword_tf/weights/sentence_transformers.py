@@ -14,7 +14,7 @@ decides vectors of tokens in places that multivector.py knows.
 
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,8 @@ from infoword_tf.layers.scores import NO_POOLER, POOLERS
 from infoword_tf.weights import huggingface, multivector
 from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import VectorSettings
+from infoword_tf.weights.heads import CLASSES as CLASSES_HEAD
+from infoword_tf.weights.heads import MASKED_WORDS
 from infoword_tf.weights.tensors import SINGLE, open_file, open_folder
 from infoword_tf.weights.tokenizer_reader import read_optional_json
 
@@ -589,8 +591,8 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     """
     config = loaded.config
     if config.critics[config.critic] is not None:
-        return _WRITERS[config.critic](folder, loaded)
-    row = huggingface.heads_of(loaded).get('label')
+        return _writer_of(config.critic)(folder, loaded)
+    row = huggingface.heads_of(loaded).get(CLASSES_HEAD)
     if row and not config.dense and 2 in loaded.classes.sides(row) and (
         loaded.model.objectives[row].texts != 'both_ways'
     ):  # fmt: skip
@@ -682,7 +684,7 @@ def _write_lexical(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     """
     lexical = LexicalCritic.of(loaded.config)
     theirs = {ours: name for name, ours in _WEIGHTS.items()}
-    known = huggingface.heads_of(loaded).get('mlm') == LEXICAL
+    known = huggingface.heads_of(loaded).get(MASKED_WORDS) == LEXICAL
     if not known or lexical.activation not in theirs:
         raise errors.InputError(
             'terms_not_public',
@@ -746,7 +748,7 @@ def _write_pairs(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         ValueError: a layer that no module is.
     """
     config, head = loaded.config, loaded.model.critics[CROSS]
-    apart = huggingface.heads_of(loaded).get('label') != CROSS
+    apart = huggingface.heads_of(loaded).get(CLASSES_HEAD) != CROSS
     if apart and head.pooler not in (NO_POOLER, *_POOLERS):
         raise errors.InputError(
             'pooler_not_public',
@@ -783,6 +785,21 @@ def _write_pairs(folder: pathlib.Path, loaded: Loaded) -> list[str]:
 _WRITERS = {
     LATE: _write_late, LEXICAL: _write_lexical, CROSS: _write_pairs,
 }  # fmt: skip
+
+
+def _writer_of(critic: str) -> Callable[[pathlib.Path, Loaded], list[str]]:
+    """Returns the writer of models of a critic with a head.
+
+    Raises:
+        ValueError: sentence-transformers has no such models.
+    """
+    if critic not in _WRITERS:
+        raise errors.InputError(
+            'critic_not_public',
+            f'sentence-transformers has no models of the critic {critic}; '
+            'write the encoder with --format=huggingface',
+        )
+    return _WRITERS[critic]
 
 
 class _Modules:

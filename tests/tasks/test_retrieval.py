@@ -19,9 +19,9 @@ from infoword_tf import files
 from infoword_tf.config import DenseConfig
 from infoword_tf.critics.late import LateConfig
 from infoword_tf.critics.texts import Tokens
-from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation import ranking, trec
 from infoword_tf.evaluation import retrieval as evaluation
-from tasks import retrieval, trec
+from tasks import retrieval
 from tests import places
 from tests.tasks import command, counting
 from tests.tasks.counting import BUCKETS, PASSAGES, embed

@@ -15,7 +15,7 @@ from infoword_tf.critics.lexical import LexicalConfig
 from infoword_tf.data.examples import format_texts
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.inference.states import end_places
-from infoword_tf.layers import activation
+from infoword_tf.layers import pointwise
 from infoword_tf.layers.scores import PairScore
 from infoword_tf.weights import (
     architectures,
@@ -263,7 +263,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         self.assertIn('how long a query', dropped[1])
         head = PairScore(loaded.encoder, 'gelu_norm')
         with (
-            mock.patch.object(loaded.model, 'pair', head),
+            mock.patch.dict(loaded.model.critics, cross=head),
             refused('pooler_not_public', 'gelu_norm', 'tanh'),
         ):
             sentence_transformers.write(self.folder / 'out', loaded)
@@ -274,9 +274,15 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         self.assertLen(answers[0], 3)
 
 
+class WritersTest(parameterized.TestCase):
+    def test_of_a_critic_that_no_public_model_has(self):
+        with refused('critic_not_public', 'mine', '--format=huggingface'):
+            sentence_transformers._writer_of('mine')
+
+
 class ActivationTest(parameterized.TestCase):
     @parameterized.product(
-        kind=list(architectures.ARCHITECTURES), form=activation.FORMS
+        kind=list(architectures.ARCHITECTURES), form=pointwise.FORMS
     )
     def test_out_and_in_again(self, kind, form):
         """Or it has no name there: 'gelu' of GPT's files is the tanh form."""
