@@ -11,15 +11,13 @@ TASKS = ['PyStemmer', 'bm25s', 'importlib_resources', 'scikit-learn']
 # pyarrow and python-dateutil that constraints.txt has: an environment of its
 # own, which `make beam-check` makes and runs the tests of.
 BEAM = ['apache-beam==2.77.*']
-# Searches vectors: export.search and export.demo, of an index of one's own.
-SEARCH = ['faiss-cpu']
 # The page of export.demo. Gradio excludes the version of pillow that
 # constraints.txt has: an environment of its own, which `make demo` makes.
 DEMO = ['gradio==6.31.*']
 # Runs what export.litert has written: all that a phone needs, and the tests.
 LITERT = ['ai-edge-litert', 'numpy']
 # Runs notebooks/, in an environment of its own: `make notebooks`.
-NOTEBOOKS = ['ipykernel', 'nbclient', 'nbformat', 'pillow', *SEARCH, *TASKS]
+NOTEBOOKS = ['ipykernel', 'nbclient', 'nbformat', 'pillow', *TASKS]
 
 setuptools.setup(
     name='infoword_tf',
@@ -33,6 +31,7 @@ setuptools.setup(
     options={'editable_wheel': {'mode': 'compat'}},
     install_requires=[
         'absl-py',
+        'huggingface_hub',
         'keras==3.15.*',
         'matplotlib',
         'numpy',
@@ -58,11 +57,10 @@ setuptools.setup(
             'numpy', 'peft', 'pytrec-eval-terrier', 'sentence-transformers',
             'torch', 'transformers',
         ],  # fmt: skip
-        'search': SEARCH,
         'tasks': TASKS,
         'test': [
-            *LITERT, *SEARCH, *TASKS, 'hypothesis', 'jax', 'psutil', 'pytest',
-            'pytest-xdist', 'ruff',
+            *LITERT, *TASKS, 'faiss-cpu', 'hypothesis', 'jax', 'psutil',
+            'pytest', 'pytest-xdist', 'ruff',
         ],  # fmt: skip
     },
 )

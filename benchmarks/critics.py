@@ -10,12 +10,11 @@ r"""Search by each critic: quality, bytes and milliseconds.
 Trains each of --critics on each set with each seed for the same minutes, from
 the same start: `infoword_tf.train` with the defaults of the critic. Then it
 searches with the trained model, alone and merged with BM25: `cross` orders the
-best hundred of BM25, and vectors of tokens are searched again as an index of
-fewer bytes has them (`export.search --vectors`). SciFact and NFCorpus are
-folders of BEIR in the working folder, whose training judgements are mined;
-pydocs are docstrings, whose first sentences find the rest; `scratch` is pydocs
-without --init, and `ict` its text, whose sentences find the documents that they
-are taken from (`cross` compares no such views).
+best hundred of BM25. SciFact and NFCorpus are folders of BEIR in the working
+folder, whose training judgements are mined; pydocs are docstrings, whose first
+sentences find the rest; `scratch` is pydocs without --init, and `ict` its text,
+whose sentences find the documents that they are taken from (`cross` compares no
+such views).
 
 Costs are those of `tasks.retrieval --costs`: bytes of a passage as stored,
 milliseconds of a query alone, seconds to encode 1,000 passages. Finished runs
@@ -28,19 +27,13 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from benchmarks import kept, pairs, report, tables
-from export import index
-from export.residual import Residual
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
-from infoword_tf.config import COSINE, CRITICS, CROSS, LATE, LEXICAL
-from tasks.vectors import TokenFile
+from infoword_tf.config import COSINE, CRITICS, CROSS, LEXICAL
 
 BM25 = 'BM25'
 MEASURE = 'ndcg@10'
-SMALLER = 'int8', index.RESIDUAL  # than float32, of vectors of tokens
 COSTS = {
     'bytes_per_passage': 'bytes a passage',
     'ms_per_query': 'ms a query',
@@ -50,7 +43,6 @@ DIGITS = {'bytes_per_passage': 0}  # of a cost; else 1
 # Where the names of points stand, in points from these, and on which side.
 NEAR = {
     COSINE: (-5, 6, 'right'), LEXICAL: (5, -12, 'left'), BM25: (-5, 4, 'right'),
-    'late, int8': (5, -12, 'left'),
 }  # fmt: skip
 # Of `ict`, as in tasks/flags/ict_tiny.flags.
 TEXT = (
@@ -136,12 +128,8 @@ class Result(NamedTuple):
 def trained(
     choices: CriticsChoices, one: CriticSet, folder: pathlib.Path,
     critic: str, seed: int,
-) -> dict[str, Result]:  # fmt: skip
-    """Trains and measures a critic with a seed, unless finished before.
-
-    Returns:
-        By name: the critic, and the critic as indexes of fewer bytes have it.
-    """
+) -> Result:  # fmt: skip
+    """Trains and measures a critic with a seed, unless finished before."""
     workdir = folder / f'{critic}_{seed}'
     if not (workdir / 'metrics.json').exists():
         kept.run(
@@ -152,66 +140,14 @@ def trained(
             f'--workdir={workdir}',
         )  # fmt: skip
         shutil.rmtree(workdir / 'checkpoints')
-    vectors = workdir / 'vectors'
-    stored = [f'--vectors={vectors}'] if critic == LATE else []
-    record = kept.search(
-        workdir / 'search', critic, *one.search, '--costs', *stored
-    )
+    record = kept.search(workdir / 'search', critic, *one.search, '--costs')
     last = kept.records_of(workdir)[-1]
-    results = {critic: Result(
-        scores_of(record), record['costs'],
+    return Result(
+        {name: record[name][MEASURE] for name in ('model', 'hybrid', 'bm25')},
+        record['costs'],
         *(last[f'heldout/{one.row}/{x}'] for x in ('mi', 'ceiling')),
         last['step'],
-    )}  # fmt: skip
-    for kind in SMALLER if stored else ():
-        size = recoded(vectors, workdir / kind, kind)
-        again = kept.search(
-            workdir / f'search_{kind}', critic, *one.search,
-            f'--vectors={workdir / kind}',
-        )  # fmt: skip
-        costs = dict.fromkeys(COSTS) | {'bytes_per_passage': size}
-        results[f'{critic}, {kind}'] = results[critic]._replace(
-            scores=scores_of(again), costs={'model': costs}
-        )
-    for path in workdir.glob('*/*.npy'):
-        path.unlink()  # as large as 20 times the passages
-    return results
-
-
-def scores_of(record: Mapping[str, Any]) -> dict[str, float]:
-    """Returns nDCG@10 by search."""
-    return {name: record[name][MEASURE] for name in ('model', 'hybrid', 'bm25')}
-
-
-def recoded(source: pathlib.Path, target: pathlib.Path, kind: str) -> float:
-    """Copies vectors of tokens, rounded as in an index of a kind.
-
-    Args:
-        source, target: folders as of `tasks.retrieval --vectors`.
-        kind: in SMALLER.
-
-    Returns:
-        Bytes of a passage.
-    """
-    about = target / 'size.json'
-    if about.exists():
-        return kept.read_json(about)['bytes']
-    (path,) = (x for x in source.glob('*.npy') if '-sizes' not in x.stem)
-    texts = TokenFile(path)
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
-    copy, size, coder = TokenFile(target / path.name), 0, kind
-    if kind == index.RESIDUAL:
-        every = -(-texts.rows // index.FITTED)
-        sample = texts.read(0, texts.rows)[np.arange(0, texts.rows, every)]
-        coder = Residual.fit(sample.vectors)
-    for begin in range(0, texts.rows, index.TEXTS):
-        part = texts.read(begin, min(begin + index.TEXTS, texts.rows))
-        codes = index.encoded(part, coder)
-        size += sum(map(len, codes))
-        copy.append(index.decoded(codes, coder, part))
-    files.write_json(about, {'bytes': size / texts.rows})
-    return size / texts.rows
+    )
 
 
 def costs_of(costs: Sequence[Mapping[str, float | None]]) -> list[str]:
@@ -308,10 +244,8 @@ def run(choices: CriticsChoices, chosen: Any) -> None:
                 trained(choices, SETS[name], folder / name, critic, seed)
                 for seed in range(choices.seeds)
             ]
-            for named in each[0]:
-                several = [by_name[named] for by_name in each]
-                results[name][named] = several
-                lines.append(line(name, named, several))
+            results[name][critic] = each
+            lines.append(line(name, critic, each))
         first = next(iter(results[name].values()))[:1]
         results[name][BM25] = first
         lines.append([

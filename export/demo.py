@@ -118,18 +118,12 @@ def ask(name: str, signature: Any, *texts: str) -> list[tuple]:
     return lines({k: v.numpy() for k, v in tensors.items()})
 
 
-def page(
-    choices: DemoChoices, signatures: Mapping[str, Any], searched: Any
-) -> Any:
-    """Builds Gradio's page; `searched`: an index and an encoder, or None."""
+def page(choices: DemoChoices, signatures: Any, searched: Any) -> Any:
+    """Builds Gradio's page; `searched`: a `Search`, or None."""
     import gradio as gr
 
     def find(query: str, words: float, count: int) -> list[tuple]:
-        if not query.strip():
-            return []
-        results = search.find(
-            query, *searched, count, words, choices.oversample
-        )
+        results = searched(query, words, count) if query.strip() else []
         return [(f'{x:.3f}', p.source, p.text) for x, p in results]
 
     form = partial(gr.Interface, flagging_mode='never', analytics_enabled=False)

@@ -65,7 +65,7 @@ from infoword_tf.config import (
     read_exported,
 )
 from infoword_tf.data import tables
-from infoword_tf.evaluation import critics, ranking
+from infoword_tf.evaluation import bm25, critics, ranking
 from infoword_tf.evaluation.critics import Texts, Tokens
 from infoword_tf.evaluation.retrieval import (
     BLOCK,
@@ -78,12 +78,11 @@ from infoword_tf.evaluation.retrieval import (
     repeated,
     tune,
 )
+from infoword_tf.evaluation.trec import read_run, write_run
 from infoword_tf.folders import workdir_of
 from infoword_tf.text import strings
-from tasks import bm25
 from tasks.stages import Costs, Rate, by_pairs
-from tasks.trec import read_run, write_run
-from tasks.vectors import TokenFile, VectorFile, digest
+from tasks.vectors import TokenFile, VectorFile, digest, file_of
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
@@ -476,6 +475,24 @@ def exported_rate(folder: pathlib.Path, batch_size: int) -> Rate:
     return rate
 
 
+def exported_scores(
+    folder: pathlib.Path, batch_size: int
+) -> Callable[[str, list[str]], np.ndarray]:
+    """Returns scores of texts for a query, by an export of any critic."""
+    config, _ = read_exported(folder)
+    if config.critic == CROSS:
+        rate = exported_rate(folder, batch_size)
+        return lambda query, texts: rate([query] * len(texts), texts)
+    encode, similarity = exported(folder, batch_size, critic=config.critic)
+
+    def scores(query: str, texts: list[str]) -> np.ndarray:
+        a, b = encode([query], 'query'), encode(texts, 'passage')
+        a, b = (ranking.prepared(x, similarity) for x in (a, b))
+        return ranking.comparer(b)(a)[0]
+
+    return scores
+
+
 def mean_of_embeddings(loaded: 'Loaded') -> Encoder:
     """Returns an encoder that sums the input embeddings of a text's tokens.
 
@@ -576,8 +593,7 @@ def open_vectors(
     text = json.dumps(key, sort_keys=True)
     digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
-    kind = TokenFile if 'critic' in key else VectorFile
-    return kind(folder / f'{name}-{digest}.npy')
+    return file_of(folder / f'{name}-{digest}.npy', key.get('critic', COSINE))
 
 
 def by_words(task: RetrievalTask, costs: Costs | None = None) -> Rankings:

@@ -24,7 +24,7 @@ import tensorflow as tf
 from infoword_tf import errors
 from infoword_tf.data import readers
 from infoword_tf.data.examples import Examples
-from infoword_tf.data.tables import subset
+from infoword_tf.data.labelling import subset
 from infoword_tf.inference.context_windows import (
     ContextWindows,
     add_questions,
@@ -136,7 +136,7 @@ class Questions:
     notes: tuple[str, ...] = ()
 
     def subset(self, count: int | None) -> Self:
-        """Returns so many questions, see `tables.subset`; None: all."""
+        """Returns so many questions, see `labelling.subset`; None: all."""
         if count is None or count >= len(self.ids):
             return self
         numbers = subset(len(self.ids), count)

@@ -1,15 +1,26 @@
-"""Vectors of documents on disk, for searches that do not fit into memory."""
+"""Vectors of texts on disk, for searches that do not fit into memory."""
 
 import hashlib
+import json
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import BinaryIO
 
 import numpy as np
 
-from infoword_tf import errors
-from infoword_tf.evaluation.critics import Texts, Tokens, flat
+from infoword_tf import errors, files, progress
+from infoword_tf.config import COSINE
+from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation.critics import (
+    Texts,
+    Tokens,
+    flat,
+    numbers_of,
+    restored,
+)
+
+BLOCK = 1024  # texts of `EncodedTexts` that are encoded and written at once
 
 
 class VectorFile:
@@ -107,6 +118,63 @@ class TokenFile:
         """Returns a part, memory-mapped; see `critics.restored`."""
         ends = self._ends[begin : end + 1]
         return Tokens(self._tokens.read(ends[0], ends[-1]), np.diff(ends))
+
+
+def file_of(path: pathlib.Path, critic: str) -> VectorFile | TokenFile:
+    """Opens or makes the file of texts of a critic."""
+    return (VectorFile if critic == COSINE else TokenFile)(path)
+
+
+class EncodedTexts:
+    """Texts of a folder that are encoded once: texts.jsonl and vectors.npy.
+
+    Attributes:
+        texts: in the order of their vectors.
+    """
+
+    def __init__(self, folder: pathlib.Path, critic: str):
+        """Opens the files, or begins new files."""
+        self._path = folder / 'texts.jsonl'
+        self._vectors = file_of(folder / 'vectors.npy', critic)
+        lines = []
+        if self._vectors.rows:
+            lines = self._path.read_text().split('\n')[:-1]
+        # Of a block that was stopped the vectors are missing.
+        self.texts = [json.loads(x) for x in lines[: self._vectors.rows]]
+
+    def add(
+        self,
+        texts: Sequence[str],
+        encode: Callable[[list[str], str | None], Texts],
+    ) -> None:
+        """Encodes and appends texts, block by block.
+
+        Raises:
+            ValueError: the encoder made a vector that is not finite.
+        """
+        with files.written(self._path) as partial:
+            partial.write_text(_lines(self.texts))
+        with progress.bar(
+            total=len(texts), desc='encoding', unit=' passages'
+        ) as bar:
+            for begin in range(0, len(texts), BLOCK):
+                block = list(texts[begin : begin + BLOCK])
+                vectors = encode(block, 'passage')
+                ranking.finite(numbers_of(vectors), np.float32)
+                with open(self._path, 'a') as file:
+                    file.write(_lines(block))
+                self._vectors.append(vectors)
+                self.texts += block
+                bar.update(len(block))
+
+    def read(self, places: np.ndarray, queries: Texts) -> Texts:
+        """Reads texts of the critic of queries, by place."""
+        texts = self._vectors.read(0, self._vectors.rows)[places]
+        return restored(texts, queries)
+
+
+def _lines(texts: Iterable[str]) -> str:
+    return ''.join(f'{json.dumps(text)}\n' for text in texts)
 
 
 def _write_header(file: BinaryIO, shape: tuple[int, int]) -> int:

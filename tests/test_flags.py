@@ -12,7 +12,6 @@ import io
 import itertools
 import json
 import os
-import pathlib
 import pkgutil
 import re
 import shutil
@@ -91,11 +90,10 @@ def faked(*names):
     return dict.fromkeys(['infoword_tf.load', *every], FAKE)
 
 
-# A fine-tuning whose runs are not trained.
+# A fine-tuning that ends before a run: the task has all that was read.
 UNTRAINED = {
-    'tasks.finetune.check_inits': None,
-    'tasks.finetune.train_all': lambda _, __, chosen, then: (
-        then(pathlib.Path('run')), ({}, {}))[1],
+    'tasks.finetune.check_inits': None, 'tasks.finetune.prepare': FAKE,
+    'tasks.finetune.train_and_write': Done,
 }  # fmt: skip
 # Kept of a result under the name of a flag.
 RESULTS = 'languages', 'pairs', 'sentences', 'tokenizer', 'tokens'
@@ -212,59 +210,39 @@ WAYS = {
         'test_by': 'label', 'test_only': ('0',), 'predict': '{}/b.csv',
         'workdir': '{}/other',
     }, {
-        **UNTRAINED, 'tasks.finetune.prepare': FAKE,
+        **UNTRAINED,
         'tasks.classify.Config.read': lambda *_: zoo.config('label'),
-        'tasks.classify.tested': FAKE,
-        'tasks.finetune.draw': Done,
     }),
     'classify numbers': Way('tasks.classify', {
         **ONE, **TABLE, 'label': 'number',
     }, {'separator': ';', 'drop_label': ('3',)}, {
-        'tasks.finetune.check_inits': None,
-        'tasks.finetune.prepare': FAKE,
+        **UNTRAINED,
         'tasks.classify.Config.read': lambda *_: zoo.config('label'),
-        'tasks.finetune.train_all': Done,
     }),
     'glue': Way('tasks.glue', {
         **ONE, 'task': 'cola', 'data_dir': '{}/glue',
     }, {
         'init': '{}/two', 'task': 'sst-2', 'data_dir': '{}/glue2',
         'test': False, 'workdir': '{}/other',
-    }, {
-        'tasks.finetune.check_inits': None, 'tasks.finetune.prepare': FAKE,
-        'tasks.finetune.train_all': lambda *_: ('run', {}),
-        'tasks.glue.answer': FAKE, 'tasks.finetune.finish': Done,
-    }),
+    }, UNTRAINED),
     'squad': Way('tasks.squad', {
         **ONE, 'train': '{}/a.json', 'dev': '{}/b.json',
     }, {
         'init': '{}/two', 'train': '{}/b.json', 'dev': '{}/a.json',
         'version2': True, 'dev_examples': 1, 'workdir': '{}/other',
-    }, {
-        'tasks.finetune.check_inits': None, 'tasks.squad.prepare': FAKE,
-        'tasks.finetune.train_all': lambda *_: ('run', {}),
-        'tasks.squad.answer': FAKE, 'tasks.finetune.finish': Done,
-    }),
+    }, UNTRAINED),
     'tag': Way('tasks.tag', {
         **ONE, 'train': '{}/a.conll', 'dev': '{}/b.conll',
     }, {
         'init': '{}/two', 'train': '{}/b.conll', 'dev': '{}/a.conll',
         'word_column': 1, 'column': 2, 'scheme': 'bioes',
         'test': '{}/a.conll', 'predict': '{}/b.conll', 'workdir': '{}/other',
-    }, {
-        **UNTRAINED, 'tasks.tag.prepare': FAKE,
-        'tasks.tag.tested': FAKE, 'tasks.finetune.copy_best': None,
-        'tasks.finetune.finish': Done,
-    }),
+    }, UNTRAINED),
     'tag lists': Way('tasks.tag', {
         **ONE, 'train': '{}/a.words.jsonl', 'dev': '{}/a.words.jsonl',
     }, {
         'words': 'other', 'labels': 'parts', 'names': ('O', 'B-A'),
-    }, {
-        **UNTRAINED, 'tasks.tag.prepare': FAKE,
-        'tasks.tag.tested': FAKE, 'tasks.finetune.copy_best': None,
-        'tasks.finetune.finish': Done,
-    }),
+    }, UNTRAINED),
     'whiten': Way('tasks.whiten', {**ONE, 'corpus': 'text:{}/a.txt'}, {
         **TWO, 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
         'sentences': 3, 'pooling': 'mean', 'dims': 2, 'epsilon': 0.5,
@@ -340,19 +318,17 @@ WAYS = {
     }),
     'search': Way('export.search', {
         'model': '{}/one/1', 'documents': '{}/a.csv', 'index': '{}/index',
-        'vectors': 'binary', 'dims': 2,
+        'dims': 2,
     }, {
         'model': '{}/two/1', 'documents': '{}/b.csv', 'id': 'number',
         'text': 'other', 'delimiter': ';', 'index': '{}/index2',
-        'vectors': 'int8', 'dims': 3, 'oversample': 3,
-        'top_k': 3, 'hybrid': True, 'hybrid_share': 0.3,
+        'dims': 3, 'top_k': 3, 'hybrid': True, 'hybrid_share': 0.3,
     }, {
         'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
-        'export.search.digest': 'digest', 'export.search.has_faiss': True,
+        'export.search.digest': 'digest',
         'export.search.retrieval.exported': lambda *_, **__: ENCODER,
-        'export.search.retrieval.first_numbers': FAKE,
+        'export.search.retrieval.first_numbers': SPY,
         'export.search.Index': Made(lambda folder: of_no_index(folder)),
-        'export.search.find': lambda *_, **__: [],
     }, ('a question',)),
     'convert': Way('infoword_tf.convert', {
         'source': '{}/one', 'workdir': '{}/out',
@@ -491,7 +467,7 @@ FREE = {
     'tasks.lm': ('sample',),
     'tasks.squad': ('seq_len', 'epochs'),  # other defaults
     'export.search': (
-        'update', 'corpus', 'critic', 'first', 'rerank', 'rerank_top',
+        'corpus', 'critic', 'first', 'rerank', 'rerank_top',
     ),
     'infoword_tf.prepare': ('beam_options', 'language_exponent'),
     'infoword_tf.train': (
@@ -514,7 +490,10 @@ def of_vectors():
 def of_no_index(folder):
     """An index that is not made yet."""
     stand_in = mock.MagicMock(folder=folder)
-    stand_in.key.return_value = {}
+    stand_in.about = {}
+    stand_in.find.side_effect = lambda _, vector, prepare, *more: [
+        *prepare(vector)[:0]
+    ]
     return stand_in
 
 
@@ -724,10 +703,6 @@ class EveryFlagTest(parameterized.TestCase):
                 actual[name] = actual.get(name, '') + re.sub(
                     VARYING, '', repr(typed)
                 )
-        for attribute in ('cut', 'first', 'top'):  # of an index
-            index = log.export_search_Index.return_value
-            value = getattr(index, attribute)
-            actual[attribute] = re.sub(VARYING, '', repr(value))
         return actual
 
     def written(self):

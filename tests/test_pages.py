@@ -5,11 +5,13 @@ tests/inference; the rest needs servers, or programs that are not installed.
 """
 
 import contextlib
+import importlib.util
 import pathlib
 import re
+import shutil
 
 import numpy as np
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 import infoword_tf
 from tests import places
@@ -45,6 +47,56 @@ BLOCKS = {
 }
 
 
+
+
+def blocks_of(page):
+    """The blocks of Python of a page, in order."""
+    text = (ROOT / 'docs' / f'{page}.md').read_text()
+    return re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
+
+
+class EnginesTest(places.Folder, parameterized.TestCase):
+    """Vectors in search engines, of which an environment may lack some."""
+
+    @parameterized.parameters('faiss', 'qdrant_client')
+    def test_a_text_is_found(self, package):
+        if importlib.util.find_spec(package) is None:
+            self.skipTest(f'{package} is not installed')
+        if package == 'faiss':
+            shutil.copytree(workdirs.exported(), self.folder / 'models/books/1')
+        else:
+            path = self.folder / 'runs' / 'colbert'
+            workdirs.write(path, **WORKDIRS['colbert'])
+        (block,) = (
+            x for x in blocks_of('serving')
+            if f' {package}' in x and 'answers =' in x
+        )  # fmt: skip
+        names = {}
+        with contextlib.chdir(self.folder), eagerly():
+            exec(block, names)
+        self.assertLen(names['answers'], 1)
+        # A text is the best answer to itself.
+        if package == 'faiss':
+            vectors = names['vectors_of'](names['texts'])
+            _, ids = names['index'].search(vectors, 1)
+            self.assertEqual(ids[:, 0].tolist(), [0, 1])
+            return
+        several = names['model'].encode_tokens(names['texts'])
+        scores = [[(a @ b.T).max(axis=1).sum() for b in several]
+                  for a in [names['query'], *several]]  # fmt: skip
+        for query, expected in zip([names['query'], *several], scores,
+                                   strict=True):  # fmt: skip
+            points = names['client'].query_points(
+                'books', query=query.tolist(), limit=2
+            ).points
+            for point in points:
+                self.assertAlmostEqual(
+                    point.score, expected[point.id], places=4
+                )
+            self.assertEqual(points[0].id, np.argmax(expected))
+        names['client'].close()
+
+
 class DocumentsTest(places.Folder, absltest.TestCase):
     def test_blocks_run_to_their_ends(self):
         for name, options in WORKDIRS.items():
@@ -52,8 +104,7 @@ class DocumentsTest(places.Folder, absltest.TestCase):
         names = {}
         with contextlib.chdir(self.folder), eagerly():
             for page, numbers in BLOCKS.items():
-                text = (ROOT / 'docs' / f'{page}.md').read_text()
-                blocks = re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
+                blocks = blocks_of(page)
                 for number, name in numbers.items():
                     model = infoword_tf.load(f'runs/{name}')
                     of_block = {'model': model, 'infoword_tf': infoword_tf}

@@ -65,6 +65,14 @@ def chunks_of(corpus: Corpus, size: int) -> list[CorpusChunk]:
     return [CorpusChunk(kind, read) for kind, read in kinds.items()]
 
 
+def whole(name: str) -> tuple[str, Documents]:
+    """Opens a corpus; returns the fingerprint, and all documents."""
+    corpus = open_corpus(name)
+    return corpus.fingerprint, corpus.every or (
+        lambda: itertools.chain(corpus.train(), corpus.heldout())
+    )
+
+
 def open_corpus(
     name: str,
     heldout: str | None = None,

@@ -39,7 +39,7 @@ from infoword_tf.data.examples import Examples
 from infoword_tf.data.mixture import Mixture, shares
 from infoword_tf.data.store import Store
 from infoword_tf.errors import InputError, UsageError
-from infoword_tf.resolve import Plan
+from infoword_tf.plan import Plan
 from infoword_tf.views import root
 from infoword_tf.views.pair_candidates import Joining
 from infoword_tf.views.sentences import PAIRED

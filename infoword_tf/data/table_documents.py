@@ -27,6 +27,12 @@ def documents_of(
         FileNotFoundError, ValueError: the file or a column is missing; while
             reading, a name is empty or repeated.
     """
+    if name.startswith('tfds:'):
+        raise errors.UsageError(
+            'documents_of_tfds',
+            f'--documents={name} is no file; name a data set of TFDS with '
+            '--corpus',
+        )
 
     def documents() -> Iterator[Document]:
         table = tables.open_table(name, delimiter=delimiter)

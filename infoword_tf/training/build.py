@@ -19,7 +19,7 @@ from infoword_tf.data.examples import Examples
 from infoword_tf.data.opened import RunData
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics
-from infoword_tf.resolve import Plan
+from infoword_tf.plan import Plan
 from infoword_tf.training import fit, loop, optim
 from infoword_tf.training.state import State
 from infoword_tf.views.examples import FOLLOWING

@@ -1,6 +1,6 @@
 """A run, in the order in which it happens: `run` is the table of contents.
 
-training/begin.py hands over the checked choices; commands that train on
+training/begin.py hands over what it has checked; commands that train on
 labelled examples (tasks/finetune.py) add those. The stages below `run` stand in
 its order, and each gets by name what the stages before it returned.
 """
@@ -18,7 +18,7 @@ import tensorflow as tf
 from infoword_tf import checkpoint, errors, files
 from infoword_tf.choices import STEPS, RunChoices
 from infoword_tf.config import WEIGHTS, Config
-from infoword_tf.data import batches, corpora
+from infoword_tf.data import batches
 from infoword_tf.data.opened import RunData, digest_of, open_data
 from infoword_tf.evaluation.judgements import Judgements
 from infoword_tf.inference.loaded import Loaded
@@ -38,6 +38,7 @@ from infoword_tf.training import (
     precision,
     record,
 )
+from infoword_tf.training.begin import Checked
 from infoword_tf.training.build import (
     Build,
     BuildCache,
@@ -55,28 +56,21 @@ FAR = 1 << 40  # a step that no run reaches
 
 
 def run(
-    choices: RunChoices,
-    resolved: Resolved,
-    flagfile: str,
-    labelled: LabelledData | None = None,
-    judged: Judgements | None = None,
-    texts: Mapping[str, corpora.Corpus] | None = None,
+    checked: Checked, flagfile: str, labelled: LabelledData | None = None
 ) -> dict[str, Any]:
     """Trains a run: devices, text, config, agreement, model, loop, saving.
 
     Args:
-        choices: checked.
-        resolved: what they decide before the text is read.
+        checked: choices, and decisions that need no text.
         flagfile: the explicit choices, for flags.txt.
         labelled: the examples of rows that people label.
-        judged: what --best or --measure names.
-        texts: by language, the opened corpora; None: `open_data` opens them.
 
     Returns:
-        What metrics.json holds.
+        Content of metrics.json.
 
     Raises: as `begin.check_and_run`.
     """
+    choices, resolved, texts, judged = checked
     workdir = pathlib.Path(choices.workdir)
     shared = (labelled and labelled.shared) or BuildCache()
     with contextlib.ExitStack() as stack:

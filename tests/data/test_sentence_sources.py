@@ -20,6 +20,7 @@ from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizers import TOKENIZERS
 from infoword_tf.text.wholewords import WholeWords
 from tests import places, zoo
+from tests.data import test_examples
 from tests.data.texts import Temporary
 from tests.refused import refused
 
@@ -283,6 +284,14 @@ class PairsTest(Temporary):
         (part,) = store.parts
         lengths = np.diff(part.begins).reshape(-1, 2)[first[:-1]]
         np.testing.assert_array_equal(held.batch(0).lengths, lengths)
+
+    def test_512_held_out_examples_are_measured_in_proportion(self):
+        files = [test_examples.make([2] * 2 * n, texts=2) for n in (600, 1448)]
+        actual = text_pairs.together(files)
+        self.assertEqual(actual.size, 512)
+        first = actual.targets['label'][:150]
+        self.assertEqual((first[0], first[149]), (0, 599))
+        self.assertEqual(actual.targets['label'][150], 0)
 
     def test_weights_share_the_updates_of_an_epoch(self):
         """Each file goes through all of its own before any comes again."""

@@ -77,7 +77,7 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertEqual(rest[-1], 'an empty query has no answer')
         self.assertLen([x for x in rest if x.startswith('  0.')], 1)
         index = indexes.Index(model.parent / 'search')
-        before = index.key()
+        before = index.about
         self.assertIn('passages', done.err)
         # Queries of standard input, from the same index ...
         done = self.run_it(*flags, stdin=f'{query}\nwhat is a class\n')
@@ -88,7 +88,7 @@ class CommandTest(command.Checks, absltest.TestCase):
             file.write('\nA new paragraph about zebras and their stripes.\n')
         done = self.run_it(*flags, 'zebras')
         self.assertIn('passages', done.err)
-        after = index.key()
+        after = indexes.Index(model.parent / 'search').about
         self.assertEqual(after['model'], before['model'])
         self.assertNotEqual(after['fingerprint'], before['fingerprint'])
         # Nothing was written into the version itself.
@@ -111,9 +111,6 @@ class CommandTest(command.Checks, absltest.TestCase):
             print(tf.keras.layers.Layer is keras.layers.Layer)
             words = tensorflow_text.WhitespaceTokenizer().tokenize(['a b'])
             print(words.to_list())
-            from export.index import sqlite3  # TensorFlow's own has no FTS5
-            with sqlite3.connect(':memory:') as db:
-                db.execute('CREATE VIRTUAL TABLE words USING fts5(text)')
         """
         path = self.folder / 'vectors.npy'
         done = subprocess.run(
@@ -144,13 +141,20 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertEqual([x.text for _, x in actual], ['cats cats', 'boats'])
         done = self.run_it(*commands.typed(flags), '--hybrid', 'cats cats')
         self.assertEqual(done.out, search.answer('cats cats', actual) + '\n')
-        for share in (0.0, 0.3, ranking.SHARE, 1.0):
-            ask = search.opened(**flags, hybrid_share=share)
-            self.assertEqual(ask.keywords['words'], share)
-        self.assertEqual(
-            search.opened(**flags, hybrid=True).keywords['words'],
-            ranking.SHARE,
-        )
+        for more, share in (
+            ({'hybrid_share': 0.0}, 0.0), ({'hybrid_share': 0.3}, 0.3),
+            ({'hybrid_share': 1.0}, 1.0), ({'hybrid': True}, ranking.SHARE),
+            ({}, 0.0),
+        ):  # fmt: skip
+            with mock.patch.object(
+                indexes.Index, 'find', autospec=True, return_value=[]
+            ) as find:
+                search.opened(**flags, **more)('cats')
+            self.assertEqual(find.call_args.args[5], share)
+        # Of a call, as the page makes it.
+        ask = search.opened(**flags)
+        self.assertEqual(ask('cats cats', 0.5), actual)
+        self.assertLen(ask('cats cats', top_k=1), 1)
         with self.assertRaisesRegex(errors.UsageError, '--model is missing'):
             search.opened(corpus=corpus)
 
@@ -168,7 +172,7 @@ class CommandTest(command.Checks, absltest.TestCase):
             'first.jsonl', ('a', 'Boats', 'on a river.'),
             ('b', 'Cats', 'in a tree.'), ('c', '', 'Nothing else.'),
         )  # fmt: skip
-        done = self.run_it(*flags, *first, '--vectors=int8', 'cats in a tree.')
+        done = self.run_it(*flags, *first, 'cats in a tree.')
         self.assertRegex(
             done.out, r'^"cats in a tree."\n  1\.000  b\n +Cats in a tree\.\n'
         )
@@ -180,25 +184,15 @@ class CommandTest(command.Checks, absltest.TestCase):
         done = self.run_it(*flags, *first, 'dogs in a tree.')
         self.assertIn(' 1/1 ', done.err)
         self.assertRegex(done.out, r'\n  1\.000  b\n +Dogs in a tree\.\n')
-        # More documents, one of them under an old name.
-        second = self.table(
-            'second.jsonl', ('d', '', 'A new one.'), ('c', 'Something', '')
-        )
-        done = self.run_it(*flags, *second, '--update')
-        self.assertEqual(done.out, f'{self.folder}/own: 3 passages\n')
-        done = self.run_it(*flags, 'something', 'a new one.', '--top_k=1')
-        self.assertEqual(
-            done.out,
-            '"something"\n  1.000  c\n         Something\n'
-            '"a new one."\n  1.000  d\n         A new one.\n',
-        )
+        # Of what the table lacks nothing is found; words are of the new text.
+        done = self.run_it(*flags, 'boats', 'nothing else.', '--top_k=3')
         self.assertNotIn('passages', done.err)
-        # Words are those of the new text.
+        self.assertNotIn('river', done.out)
+        self.assertRegex(
+            done.out, r'"nothing else."\n  1\.000  c\n +Nothing else\.\n'
+        )
         done = self.run_it(*flags, '--hybrid', 'dogs', '--top_k=1')
         self.assertRegex(done.out, r'\n +Dogs in a tree\.\n')
-        # It is no longer the index of a table.
-        done = self.run_it(*flags, *first, 'dogs', status=1)
-        self.assert_complains(done, 'was updated: give --update as well')
         self.assertEqual(
             [p.name for p in model.parent.iterdir()], ['1'],
             'nothing lies beside the model',
@@ -208,16 +202,10 @@ class CommandTest(command.Checks, absltest.TestCase):
         path = self.folder / 'texts.tsv'
         path.write_text('text\nboats\ncats\n')
         flags = f'--model={self.model(similarity="dot")}', f'--documents={path}'
-        done = self.run_it(*flags, 'cats', '--top_k=1', '--vectors=binary')
+        done = self.run_it(*flags, 'cats', '--top_k=1')
         self.assertEqual(
             done.out, f'"cats"\n  1.000  {path}:3\n         cats\n'
         )
-        # One is looked at: whichever is first by bits.
-        with mock.patch.object(
-            indexes.Index, 'find', autospec=True, return_value=[]
-        ) as find:
-            self.run_it(*flags, 'cats', '--top_k=1', '--oversample=1')
-        self.assertEqual(find.call_args.args[3:], (1, 0.0, 1))
 
     def test_an_index_that_is_not_what_was_asked_for(self):
         idx = f'--index={self.folder}/own'
@@ -226,7 +214,7 @@ class CommandTest(command.Checks, absltest.TestCase):
             for name in ('first', 'second')
         )
         model, other = (f'--model={self.model(x)}' for x in ('one', 'two'))
-        self.run_it(model, idx, *first, '--vectors=int8', 'boats')
+        self.run_it(model, idx, *first, 'boats')
         files = {p: p.read_bytes() for p in (self.folder / 'own').rglob('*')
                  if p.is_file()}  # fmt: skip
         (self.folder / 'notes').mkdir()
@@ -236,23 +224,17 @@ class CommandTest(command.Checks, absltest.TestCase):
         for arguments, message in (
             ((), '--model is missing'),
             ((f'--model={self.folder}',), 'is no version of an export'),
-            ((other, idx), 'is an index of another model: name that one'),
-            ((other, idx, *first), 'is an index of another model'),
-            ((other, idx, *first, '--update'), 'is an index of another model'),
-            ((model, idx, '--vectors=binary'), 'of the kind int8: leave out'),
-            ((model, idx, *first, '--vectors=float32'), 'of the kind int8'),
-            ((model, idx, *second), 'is an index of .*first.jsonl: give --up'),
-            ((model, idx, '--oversample=3'), 'is for --vectors=binary; the i'),
-            ((model, idx, *twice, '--update'),
+            ((other, idx), 'is of another model, .*: name another folder'),
+            ((other, idx, *first), 'is of another model'),
+            ((model, idx, *second), 'is of another corpus, .*first.jsonl'),
+            ((model, *twice),
              'twice.jsonl, line 2: the _id .a. is that of line 1 too'),
-            ((model, idx, *unnamed, '--update'),
+            ((model, *unnamed),
              'line 1: the column ._id., which names documents, is empty'),
             ((model, f'--index={self.folder}/no'), 'holds no index yet'),
-            ((model, f'--index={self.folder}/notes', *first), 'other things'),
-            ((model, '--update', *first), '--update wants --index, and --doc'),
-            ((model, '--update', idx), '--update wants --index, and --doc'),
+            ((model, f'--index={self.folder}/notes', *first), 'is no index of'),
             ((model, *first, '--corpus=pydocs'), 'give --documents or --corp'),
-            ((model, '--id=a'), 'and --delimiter are for --documents; leave'),
+            ((model, '--id=a'), '--id is for --documents; leave it out'),
             ((model, first[0], '--text=a'), "has no column 'a'"),
             ((model, first[0], '--id=a'), "has no column 'a'"),
             ((model, '--documents=tfds:a'), 'is no file; name a data set'),
@@ -262,13 +244,10 @@ class CommandTest(command.Checks, absltest.TestCase):
             self.assert_complains(done, message)
         for path, content in files.items():
             self.assertEqual(path.read_bytes(), content)
-        # That beside the model is made anew for another text, but not of
-        # another kind unasked.
+        # That beside the model is made anew for another text.
         for text in (first, second):
             done = self.run_it(model, *text, 'boats')
             self.assertIn('passages', done.err)
-        done = self.run_it(model, *second, 'boats', '--vectors=int8', status=1)
-        self.assert_complains(done, 'of the kind float32: leave out')
 
     def critics(self, name, critic):
         """An export that has all critics but `cosine`."""
@@ -287,8 +266,7 @@ class CommandTest(command.Checks, absltest.TestCase):
         passages, query = counting.PASSAGES, counting.QUERY
         text = self.text('\n\n'.join(passages.values()))
         for number, (critic, names, *more) in enumerate((
-            ('late', 'ca'), ('late', 'ca', '--vectors=int8'),
-            ('late', 'ca', '--dims=63', '--first=bm25'),
+            ('late', 'ca'), ('late', 'ca', '--dims=63', '--first=bm25'),
             ('lexical', 'ac', '--critic=lexical'), ('cross', 'ac', rerank),
             ('cross', 'c', rerank, '--rerank_top=1', '--top_k=1'),
             ('late', 'ca', f'--rerank={self.folder}/late/1',
@@ -310,11 +288,7 @@ class CommandTest(command.Checks, absltest.TestCase):
         first = f'--index={self.folder}/0'
         for arguments, error, value in (
             ((cross,), 'cross_without_index', '--rerank'),
-            ((model, first, '--critic=lexical'), 'index_of_other_critic',
-             'late'),
-            ((model, '--critic=lexical', '--vectors=int8'),
-             'vectors_of_other_critic', 'float32'),
-            ((model, '--vectors=binary'), 'vectors_of_other_critic', 'int8'),
+            ((model, first, '--critic=lexical'), 'index_of_other', 'late'),
             ((model, '--critic=lexical', '--dims=3'), 'dims_without_vectors',
              'lexical'),
             ((model, '--rerank=no/1'), 'stage_of_no_model', 'no/1'),
@@ -326,24 +300,7 @@ class CommandTest(command.Checks, absltest.TestCase):
             self.assert_refused(done, error, value)
         with mock.patch.object(search, 'EXACT', 2):
             done = self.run_it(model, text, query, status=1)
-            self.assert_refused(done, 'late_without_first', '4 passages')
-
-    def test_without_faiss(self):
-        """Beside the model NumPy searches; of --index the package is named."""
-        model = self.model()
-        flags = f'--model={model}', self.text('boats\n\nboats cats\n'), 'cats'
-        with mock.patch.object(indexes, 'has_faiss', return_value=False), \
-             mock.patch.object(search, 'has_faiss', return_value=False):
-            first = self.run_it(*flags, '--vectors=binary')
-            done = self.run_it(*flags, f'--index={self.folder}/own', status=1)
-            self.assert_complains(done, r"install -e '\.\[search\]'")
-        self.assertEqual(self.run_it(*flags).out, first.out)
-        self.assertLen([*model.parent.glob('search/vectors-*.faiss')], 1)
-        old = self.folder / 'old'
-        old.mkdir()
-        (old / 'key.json').write_text('{"format": 2}')
-        done = self.run_it(*flags, f'--index={old}', status=1)
-        self.assert_complains(done, 'other things than an index of this vers')
+            self.assert_refused(done, 'late_without_first', 'there are 4')
 
     def test_another_version_has_an_index_of_its_own(self):
         flags = self.text('boats\n\nboats boats cats\n'), 'boats'

@@ -8,8 +8,9 @@ lower-cased, without 33 English stop words, and stemmed as English (Snowball).
 import functools
 import logging
 import os
+import pathlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,6 +33,21 @@ class Bm25:
         if tokenized.vocab:
             self._index = bm25s.BM25()
             self._index.index(tokenized, show_progress=False)
+
+    @classmethod
+    def load(cls, folder: pathlib.Path) -> Self:
+        """Reads an index that `save` wrote."""
+        bm25s, _ = library()
+        index = cls.__new__(cls)
+        index._index = None
+        if folder.is_dir():
+            index._index = bm25s.BM25.load(folder, show_progress=False)
+        return index
+
+    def save(self, folder: pathlib.Path) -> None:
+        """Writes the index, if a document has a word, as a folder."""
+        if self._index is not None:
+            self._index.save(folder, show_progress=False)
 
     @property
     def nbytes(self) -> int:
