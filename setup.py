@@ -31,6 +31,7 @@ setuptools.setup(
     options={'editable_wheel': {'mode': 'compat'}},
     install_requires=[
         'absl-py',
+        'huggingface_hub',
         'keras==3.15.*',
         'matplotlib',
         'numpy',

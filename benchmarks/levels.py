@@ -33,7 +33,8 @@ from benchmarks.tables import name_seeds, spread
 from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.evaluation.commonest import of_targets
-from tasks import finetune, glue, glue_layout, squad
+from tasks import glue, glue_layout, squad
+from tasks.task import Task
 
 
 class Level(NamedTuple):
@@ -48,7 +49,7 @@ class Level(NamedTuple):
     typed: Sequence[str] = ()
 
 
-SQUAD = squad.TASK.name
+SQUAD = squad.NAME
 LEVELS = {
     'mrpc': Level(),
     'sts-b': Level(),
@@ -115,9 +116,9 @@ class Group(NamedTuple):
         return [self.folder / f'seed={seed}' for seed in range(self.seeds)]
 
 
-def task_of(name: str) -> finetune.Task:
-    """Returns a task of GLUE, or SQuAD."""
-    return squad.TASK if name == SQUAD else glue.task_of(name)
+def task_of(name: str) -> Task:
+    """Returns a task of GLUE, or SQuAD, without examples."""
+    return squad.Squad() if name == SQUAD else glue.Glue.of(name)
 
 
 def data_of(name: str) -> list[str]:

@@ -95,7 +95,7 @@ def make_batches(
 ) -> Any:
     """Makes batches of the view that a row reads, by a kind of masking."""
     from infoword_tf.data.batches import Batches, open_sources
-    from infoword_tf.resolve import make_plan
+    from infoword_tf.plan import make_plan
 
     plan = make_plan({row: {}}, choices.seq_len, masking)
     sources = open_sources(text, plan, choices.batch_size, 0)

@@ -44,9 +44,9 @@ from benchmarks import kept, report, turns
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import COSINE, CRITICS, LATE, LEXICAL, Config
-from infoword_tf.data import tables, text_pairs
+from infoword_tf.data import labelling, text_pairs
+from infoword_tf.evaluation.measures import MEASURES
 from tasks import glue_layout, tag_data, tag_scores
-from tasks.measures import MEASURES
 
 TRAINER = kept.ROOT / 'benchmarks' / 'peers' / 'trainer.py'
 WEIGHT_DECAY = 0.01  # of labels; of pairs none
@@ -262,7 +262,7 @@ def run_theirs(
         }
         splits['train'] = splits['train'].subset(choices.examples)
         targets = {
-            split: tables.known_labels(table, layout.labels)
+            split: labelling.known_labels(table, layout.labels)
             if layout.labels else table.scores
             for split, table in splits.items()
         }  # fmt: skip

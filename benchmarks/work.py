@@ -77,6 +77,7 @@ class Work:
         The encoder is that of the peers, `transformer`, if the rows allow it.
         """
         from infoword_tf import resolve
+        from infoword_tf.objectives import TABLE
 
         choices = resolve.ModelChoices(
             objectives=self.objectives,
@@ -87,7 +88,7 @@ class Work:
             batch_size=self.batch_size,
         )
         peers = all(
-            'transformer' in resolve.allowed_encoders(row, entry.settings)
+            'transformer' in TABLE[row].encoders(entry.settings)
             for row, entry in resolve.resolve_rows(choices).items()
         )
         encoder = 'transformer' if peers else None

@@ -28,7 +28,7 @@ from benchmarks.kept import evaluate, read_json
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
 from tasks import glue_layout
-from tasks.glue import task_of
+from tasks.glue import Glue
 
 
 def ws353(workdir: pathlib.Path, folder: str) -> float:
@@ -177,7 +177,7 @@ def tuned(
         f'--eval_every={-(-steps // max(2, task.epochs))}', '--notest',
         init=workdir,
     )  # fmt: skip
-    return 100 * metrics[task_of(name).metrics[0]]
+    return 100 * metrics[Glue.of(name).metrics[0]]
 
 
 def best_rate(workdir: pathlib.Path, name: str) -> float:

@@ -1,6 +1,6 @@
 """Weights of blocks, split into branches that are computed side by side.
 
-See layers/branches.py, which computes them.
+See layers/attention.py, which computes them.
 """
 
 from collections.abc import Mapping, Sequence

@@ -23,8 +23,8 @@ from infoword_tf import errors, files, progress
 from infoword_tf.data import tables
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation.bm25 import Bm25
 from infoword_tf.evaluation.critics import Texts
-from tasks.bm25 import Bm25
 from tasks.retrieval import Encoder
 from tasks.vectors import EncodedTexts
 

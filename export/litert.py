@@ -42,9 +42,10 @@ from export.serving import model as standalone
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import COSINE, Config
-from infoword_tf.data import tables
+from infoword_tf.data import labelling, tables
+from infoword_tf.evaluation import measures
 from infoword_tf.resolve import answering
-from tasks import glue_layout, measures
+from tasks import glue_layout
 from tasks import sts as task
 
 if TYPE_CHECKING:  # it imports TensorFlow
@@ -220,7 +221,7 @@ def write(
     output: str | pathlib.Path,
     seq_len: int | None = None,
     precision: str = 'int8',
-    dev: tables.TableExamples | None = None,
+    dev: labelling.TableExamples | None = None,
     sts: str | None = None,
 ) -> dict[str, Any]:
     """Writes a folder, whole or not at all.
@@ -398,7 +399,7 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
 
 
 def scored(
-    model: Any, examples: tables.TableExamples, config: Config
+    model: Any, examples: labelling.TableExamples, config: Config
 ) -> dict[str, float]:
     """Measures a `Loaded`, or a `Model` of model.py, on labelled texts.
 
@@ -421,7 +422,7 @@ def scored(
             answers = answers >= measures.LIKELY
         else:
             answers = answers.argmax(axis=1)
-        right = tables.known_labels(examples, labels)
+        right = labelling.known_labels(examples, labels)
         names = names or ('f1_micro' if several else 'accuracy',)
     return {n: float(measures.MEASURES[n](answers, right)) for n in names}
 
@@ -509,10 +510,12 @@ def run(choices: LitertChoices, chosen: Mapping[str, Any]) -> None:
     dev = None
     if choices.dev:
         regress = bool(answering(('numbers',), heads))
-        dev = tables.examples_of(
+        dev = labelling.examples_of(
             tables.open_table(choices.dev, lists=[choices.label]),
-            choices.text, choices.pair, choices.label, regress,
-            label_columns=choices.label_columns, lists=not regress,
+            labelling.TableColumns(
+                choices.text, choices.pair, choices.label, regress,
+                label_columns=choices.label_columns, lists=not regress,
+            ),
         )  # fmt: skip
     record = write(
         choices.init, output, choices.seq_len, choices.precision, dev,

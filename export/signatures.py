@@ -50,11 +50,11 @@ from export import chunks
 from export.branches import check as check_branches
 from export.branches import split
 from infoword_tf import lazy
+from infoword_tf.evaluation import measures
 from infoword_tf.inference import blanks
 from infoword_tf.inference.batches import RolePredictor
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.text.template import to_dense, with_special_tokens
-from tasks import measures
 
 TEXTS = 256  # of a chunk, at most
 TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128

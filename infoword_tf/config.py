@@ -138,7 +138,7 @@ class LexicalConfig:
     Attributes:
         head: in layers.lexical.HEADS, what scores a token of a text.
         transform: whether states go through BERT's output transform.
-        transform_activation: in layers.activation.FORMS; None: the encoder's.
+        transform_activation: in layers.pointwise.FORMS; None: the encoder's.
         activation: in layers.lexical.ACTIVATIONS, of the largest scores.
         top_k: how many weights of a text stay, the largest; None: all.
     """

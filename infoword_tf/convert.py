@@ -6,7 +6,8 @@ r"""Public weights to a workdir, and a workdir to a folder for other libraries.
 
 `--source` is a folder of transformers, sentence-transformers or PEFT, or one
 with a TensorFlow checkpoint of BERT or XLNet (Google's, or the Model Garden's).
-Nothing is downloaded. Every name and every shape is checked: weights that
+`hf://OWNER/NAME[@REVISION]` is a repository of the Hugging Face Hub, which is
+downloaded into its cache. Every name and every shape is checked: weights that
 nothing here uses are reported, and no weight silently keeps its initial value.
 """
 
@@ -23,7 +24,7 @@ from typing import Any
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 
-from infoword_tf import commands, errors
+from infoword_tf import commands, errors, hub
 from infoword_tf.choices import flag
 from infoword_tf.folders import NOTE, adapted_by
 
@@ -34,7 +35,8 @@ FORMATS = ('huggingface', 'sentence_transformers', 'peft')
 class Choices:
     """All that the command may choose."""
 
-    source: str | None = flag(None, 'A folder with weights.')
+    source: str | None = flag(
+        None, 'A folder with weights, or hf://OWNER/NAME[@REVISION].')
     workdir: str | None = flag(None, 'The workdir to make of --source.')
     prompts: str | None = flag(
         None, 'Prompts for a --source that has none: JSON such as '
@@ -59,8 +61,11 @@ def run(choices: Choices, chosen: Mapping[str, Any]) -> None:
         )
     if choices.source:
         commands.require(vars(choices), workdir='the workdir to make')
+        source = choices.source
+        if hub.is_name(source):
+            source = hub.folder_of(source)
         convert(
-            pathlib.Path(choices.source),
+            pathlib.Path(source),
             pathlib.Path(choices.workdir),
             choices.pooling,
             _prompts(choices.prompts),
@@ -109,19 +114,8 @@ def convert(
         FileExistsError: the workdir holds files.
         ValueError: a folder that cannot be converted, or is damaged.
     """
-    if not source.is_dir():
-        raise FileNotFoundError(f'--source={source}: there is no such folder')
-    if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
-        raise FileExistsError(
-            f'--workdir={workdir} is there and not empty; name a new folder'
-        )
     base = adapted_by(source) or source
-    known = [base / name for name in ('config.json', 'modules.json')]
-    if not any(map(pathlib.Path.is_file, [*known, *base.glob('*.index')])):
-        raise FileNotFoundError(
-            f'--source={base} has no config.json, modules.json or *.index: '
-            'it holds no weights; name the folder with these files'
-        )
+    check_folders(source, base, workdir)
     began = time.monotonic()
     commands.hush_tensorflow()
     from infoword_tf.weights import (
@@ -177,6 +171,32 @@ def convert(
               f'{"; ".join(dropped)}')
     for note in public.tokenizer.notes:
         print(f'{NOTE}{note}')
+
+
+def check_folders(
+    source: pathlib.Path, base: pathlib.Path, workdir: pathlib.Path
+) -> None:
+    """Raises if a folder holds no weights, or the workdir holds files.
+
+    Args:
+        source: folder to convert.
+        base: folder whose weights an adapter in `source` changes, or `source`.
+        workdir: as of `convert`.
+
+    Raises: FileNotFoundError, FileExistsError.
+    """
+    if not source.is_dir():
+        raise FileNotFoundError(f'--source={source}: there is no such folder')
+    if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
+        raise FileExistsError(
+            f'--workdir={workdir} is there and not empty; name a new folder'
+        )
+    known = [base / name for name in ('config.json', 'modules.json')]
+    if not any(map(pathlib.Path.is_file, [*known, *base.glob('*.index')])):
+        raise FileNotFoundError(
+            f'--source={base} has no config.json, modules.json or *.index: '
+            'it holds no weights; name the folder with these files'
+        )
 
 
 def write(init: pathlib.Path, output: pathlib.Path, form: str) -> None:

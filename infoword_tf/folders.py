@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from infoword_tf import files
+from infoword_tf import files, hub
 from infoword_tf.choices import SETTINGS, flags_of
 from infoword_tf.errors import InputError, UsageError
 
@@ -60,11 +60,18 @@ def adapted_by(folder: pathlib.Path) -> pathlib.Path | None:
     """Returns the folder that adapters in a folder change; without any None.
 
     Raises:
-        InputError: that folder is not here.
+        InputError: that folder is not here; or as `hub.folder_of`.
     """
     if not (folder / ADAPTER).is_file():
         return None
-    named = files.read_json(folder / ADAPTER).get('base_model_name_or_path')
+    about = files.read_json(folder / ADAPTER)
+    named = about.get('base_model_name_or_path')
+    # Adapters of the Hub are of a model there, whatever has this name here.
+    if named and hub.commit_of(folder):
+        revision = about.get('revision')
+        named = f'{hub.PREFIX}{named}' + f'@{revision}' * bool(revision)
+    if named and hub.is_name(named):
+        return hub.folder_of(named)
     base = pathlib.Path(named or '')
     for path in (base, folder / base):
         if named and path.is_dir() and not path.samefile(folder):
@@ -72,7 +79,8 @@ def adapted_by(folder: pathlib.Path) -> pathlib.Path | None:
     raise InputError(
         'no_base_of_adapter',
         f'{folder} holds adapters ({ADAPTER}) of {named}, which is no folder '
-        'here; set base_model_name_or_path there to the folder of that model',
+        'here; set base_model_name_or_path there to the folder of that model, '
+        'or to hf://OWNER/NAME',
     )
 
 
@@ -82,14 +90,17 @@ def workdir_of(
     """Converts a public folder, once; returns any other folder unchanged.
 
     Args:
-        folder: of a model.
+        folder: of a model, or hf://OWNER/NAME[@REVISION].
         convert: converts (folder, workdir) in this process; None: a process of
             its own converts, since this one has not chosen its devices yet.
 
     Raises:
-        ValueError: the folder cannot be converted; the message says why.
+        ValueError: the folder cannot be converted, or as `hub.folder_of`; the
+            message says why.
     """
-    folder = pathlib.Path(folder)
+    folder = hub.folder_of(folder) if hub.is_name(folder) else (
+        pathlib.Path(folder)
+    )
     if not is_public(folder):
         return folder
     models = files.cache_dir() / 'models'

@@ -15,7 +15,7 @@ from absl import flags
 from infoword_tf import errors
 from infoword_tf.choices import groups_of
 from infoword_tf.encoders import ENCODERS, FLAGS
-from infoword_tf.objectives import SUMS, TABLE, Sum, decided
+from infoword_tf.objectives import SUMS, TABLE, Sum
 
 REPEAT = ';\n    repeat this option'  # absl appends this to our text
 
@@ -111,7 +111,7 @@ def _used(values: Mapping[str, flags.Flag]) -> tuple[list[str], str]:
     allowed = []
     for entry in map(TABLE.__getitem__, rows):
         defaults = {k: known.default for k, known in entry.settings.items()}
-        allowed.append(decided(entry.encoders, defaults))
+        allowed.append(entry.encoders(defaults))
     # Without rows: the encoder of most public models.
     scratch = rows and typed not in SUMS
     first = [] if scratch else [named.encoder]

@@ -41,6 +41,7 @@ from infoword_tf.inference.loaded import Loaded
 from infoword_tf.inference.states import real_places, segments_of
 from infoword_tf.layers import dropout as by_key
 from infoword_tf.layers.pooling import POOLINGS
+from infoword_tf.resolve import answering
 from infoword_tf.text import strings
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
@@ -584,7 +585,7 @@ def _read(
     for row in set(loaded.model.objectives) - set(needed):
         loaded.model.drop(row)
     rows = {row: config.rows[row] for row in needed}
-    labels = config.labels if 'label' in rows else ()
+    labels = config.labels if answering(['classes'], rows) else ()
     return loaded.with_config(config.replace(rows=rows, labels=labels))
 
 

@@ -128,7 +128,7 @@ class ChangedKernel(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Shares of a weight by branch, see layers/branches.py.
+    """Shares of a weight by branch, see layers/attention.py.
 
     Attributes:
         values: a tensor or variable each.

@@ -145,30 +145,52 @@ def picture(
     block = first(view.block_ids, 0 * ids)
     kinds[~np.isin(block, block[[*targets_at, *starts] or [0]])] = 'nothing'
 
-    positions = first(view.positions, np.arange(len(ids)))
-    segments = first(view.segment_ids, 0 * ids)
     kinds, tokens = ['memory'] * len(memory) + [*kinds], [words[i] for i in ids]
-    places, queries = [*range(len(ids)), *numbers], []
     mask = seen(view, causal, len(memory), [*numbers]) * np.array(
         [NAMES.index(kind) for kind in kinds]
     )
-    for number, place in enumerate(places):
-        name, itself = tokens[place], (number, len(memory) + place)
-        if number >= len(ids):
+    queries = _queries(view, tokens, numbers, targets_at, mask)
+    keys = [words[i] for i in memory] + tokens
+    places = [*range(len(ids)), *numbers]
+    return Picture(
+        title, lines, keys, queries, kinds, places, sorted(starts), mask
+    )
+
+
+def _queries(
+    view: Any,
+    tokens: Sequence[str],
+    numbers: Mapping[int, int],
+    targets_at: Mapping[int, str],
+    mask: np.ndarray,
+) -> list[str]:
+    """Names the positions that look, and marks each one in the mask.
+
+    Args:
+        view: as of `seen`.
+        tokens: of the text.
+        numbers: by place, the turn of a token that is asked for in an order.
+        targets_at: by place, the target.
+        mask: [queries, memory + text] int, written to.
+    """
+    count = len(tokens)
+    positions = first(view.positions, np.arange(count))
+    segments = first(view.segment_ids, 0 * positions)
+    queries, memory = [], mask.shape[1] - count
+    for number, place in enumerate([*range(count), *numbers]):
+        name, itself = tokens[place], (number, memory + place)
+        if number >= count:
             name = f'{numbers[place]}: ?'
             mask[itself] = mask[itself] or NAMES.index('blind')
         elif mask[itself]:
             mask[itself] = NAMES.index('self')
-        if place in targets_at and (number >= len(ids) or place not in numbers):
+        if place in targets_at and (number >= count or place not in numbers):
             name += f' → {targets_at[place]}'
         name += f' {positions[place]:>3}'
         if any(segments):
             name += f' {chr(ord("A") + segments[place])}'
         queries.append(name)
-    keys = [words[i] for i in memory] + tokens
-    return Picture(
-        title, lines, keys, queries, kinds, places, sorted(starts), mask
-    )
+    return queries
 
 
 def draw(

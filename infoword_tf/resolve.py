@@ -46,105 +46,12 @@ from infoword_tf.objectives import (
     setting_flags,
 )
 from infoword_tf.objectives.critics import HEAD, scoring
+from infoword_tf.plan import Plan, ViewPlan, make_plan
 from infoword_tf.sizes import SIZES
 from infoword_tf.text.layout import layout_of
-from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
-from infoword_tf.views.masking import MASKED_SHARE, MASKINGS
 from infoword_tf.views.sentences import OF_PAIRS, PAIRED
 
 WORDPIECE = TokenizerConfig('wordpiece', lower_case=True)
-# The input of a source; other sources read a corpus.
-_INPUTS = {
-    'examples': 'examples',
-    'text_pairs': 'pairs',
-    'translations': 'translations',
-}
-
-
-class SourceSpec(NamedTuple):
-    """A source with arguments.
-
-    Attributes:
-        source: name in data.sources.SOURCES.
-        arguments: (name, value) of that class, sorted: `length` in tokens,
-            and others.
-    """
-
-    source: str
-    arguments: tuple[tuple[str, Any], ...]
-
-    @property
-    def reads(self) -> str:
-        """Name of a field of `data.batches.RunInputs`."""
-        return _INPUTS.get(self.source, 'text')
-
-
-class ViewPlan(NamedTuple):
-    """Recipe of a view of the run.
-
-    Attributes:
-        spec: of the view's family.
-        rows: by row, what the row reads of the view.
-        source_spec: the text that the view is made from.
-        draw: what is sampled in that text; None: nothing.
-        settings: of the view.
-    """
-
-    spec: ViewSpec
-    rows: dict[str, Reads]
-    source_spec: SourceSpec
-    draw: Draw | None
-    settings: Mapping[str, Any] = {}
-
-
-class Plan(NamedTuple):
-    """Recipe of the batches of a run.
-
-    Attributes:
-        views: by name.
-        masking: name in views.masking.MASKINGS; None: nothing is masked.
-        mask_share: masked share of the tokens; None: nothing is masked.
-    """
-
-    views: dict[str, ViewPlan]
-    masking: str | None
-    mask_share: float | None
-
-    @property
-    def source_specs(self) -> list[SourceSpec]:
-        """Sources of the views, each once."""
-        return list(dict.fromkeys(v.source_spec for v in self.views.values()))
-
-    def reads(self, field: str) -> bool:
-        """Tells whether a row reads a field of `data.batches.RunInputs`."""
-        return any(spec.reads == field for spec in self.source_specs)
-
-    @property
-    def labelled(self) -> bool:
-        """True if a row reads labelled examples."""
-        return self.reads('examples')
-
-    def readers_of(self, field: str) -> list[str]:
-        """Lists the rows that read a field of `data.batches.RunInputs`."""
-        return list(
-            dict.fromkeys(
-                row
-                for spec in self.source_specs
-                if spec.reads == field
-                for row in self.readers(spec)
-            )
-        )
-
-    def readers(self, source_spec: SourceSpec) -> list[str]:
-        """Lists the rows that read a source."""
-        return list(
-            dict.fromkeys(
-                row
-                for view in self.views.values()
-                if view.source_spec == source_spec
-                for row in view.rows
-            )
-        )
 
 
 class ResolvedText(NamedTuple):
@@ -451,119 +358,6 @@ def _of_init(
     return decides | {k: x for k, x in sides.items() if k not in of_sum}
 
 
-# ------------------------------------------------------------------------- text
-
-
-def make_plan(
-    rows: Mapping[str, Mapping[str, Any]],
-    length: int,
-    masking: str | None = None,
-    mask_share: float | None = None,
-) -> Plan:
-    """Combines the views, sources and draws of all rows.
-
-    Args:
-        rows: settings by row.
-        length: T, tokens of a sequence.
-        masking: name in views.masking.MASKINGS; None: what the rows require,
-            else 'tokens'.
-        mask_share: masked share of the tokens; None: 0.15.
-
-    Raises:
-        InputError: two rows read one view in different ways, or a length or a
-            masking does not suit them.
-    """
-    if masking not in (None, *MASKINGS):
-        raise InputError(
-            'unknown_masking',
-            f'masking {masking}: known are {", ".join(MASKINGS)}',
-        )
-    chosen = masking
-    sources: dict[str, str] = {}  # by root of a view
-    narrowed_by: dict[str, str] = {}
-    reads_of = {row: TABLE[row].reads(rows[row]) for row in rows}
-    for row in rows:
-        for view, reads in reads_of[row].items():
-            _check_reads(row, view, reads, rows[row])
-            if reads.masking and masking not in (None, reads.masking):
-                raise InputError(
-                    'row_masks_otherwise',
-                    f'masking {masking} is not for {row}, which masks '
-                    f'{reads.masking}; leave out --masking, or {row}',
-                )
-            masking = reads.masking or masking
-            origin = root(view)
-            if not reads.source:
-                continue
-            if sources.setdefault(origin, reads.source) != reads.source:
-                raise InputError(
-                    'view_of_two_sources',
-                    f'{narrowed_by[origin]} reads {sources[origin]} and {row} '
-                    f'reads {reads.source}, but the view {origin!r} is one for '
-                    'all rows; leave out one of the two',
-                )
-            narrowed_by.setdefault(origin, row)
-    masking, share = masking or 'tokens', mask_share or MASKED_SHARE
-    views: dict[str, ViewPlan] = {}
-    for view in dict.fromkeys(v for row in rows for v in reads_of[row]):
-        readers = {
-            row: reads_of[row][view] for row in rows if view in reads_of[row]
-        }
-        spec = VIEWS[root(view)]
-        source = sources.get(root(view), spec.source)
-        where = {
-            reads.where
-            for by_view in reads_of.values()
-            for other, reads in by_view.items()
-            if root(other) == root(view)
-        }
-        of_row = rows[next(iter(readers))]  # alike in all rows that read it
-        settings = {
-            'masking': masking,
-            'mask_share': share,
-            'where': where,
-            **{name: of_row[name] for name in spec.settings},
-        }
-        draw = spec.draw(settings) if spec.draw else None
-        arguments = spec.source_args(length, {**settings, 'source': source})
-        source_spec = SourceSpec(source, tuple(sorted(arguments.items())))
-        of_view = {name: of_row[name] for name in spec.settings}
-        views[view] = ViewPlan(
-            VIEWS[view], readers, source_spec, draw, of_view
-        )
-    # A draw is a masking, or contains one.
-    draws = [view.draw for view in views.values() if view.draw]
-    drawn = {draw.settings.get('masking', draw.name) for draw in draws}
-    if masking in drawn:
-        return Plan(views, masking, share)
-    for flag, value in (('masking', chosen), ('mask_share', mask_share)):
-        if value is not None:
-            raise InputError(
-                'nothing_is_masked',
-                f'{flag} {value} does nothing where nothing is masked; leave '
-                f'out --{flag}',
-            )
-    return Plan(views, None, None)
-
-
-def _check_reads(
-    row: str, view: str, reads: Reads, settings: Mapping[str, Any]
-) -> None:
-    """Raises InputError for an unknown view or an undeclared encoder."""
-    if view not in VIEWS:
-        raise InputError(
-            'unknown_view',
-            f'{row} reads the view {view!r}; known are {", ".join(VIEWS)}',
-        )
-    known = {'encoder', *decided(TABLE[row].auxiliaries, settings)}
-    if lacking := sorted(set(reads.encoders) - known):
-        raise InputError(
-            'undeclared_auxiliary_encoder',
-            f'{row} reads {view!r} with the encoder {lacking[0]!r}, which is '
-            'none of its auxiliary encoders',
-        )
-
-
 # ----------------------------------------------------------- auxiliary encoders
 
 
@@ -619,7 +413,7 @@ def resolve_encoder(
     """Returns the name of an encoder that all rows allow, that of --init first.
     """
     allowed = {
-        row: allowed_encoders(row, entry.settings)
+        row: TABLE[row].encoders(entry.settings)
         for row, entry in rows.items()
     }
     if choices.encoder is not None:
@@ -646,39 +440,15 @@ def resolve_encoder(
     )
 
 
-def allowed_encoders(
-    row: str, settings: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Returns the arguments that a row fixes, by encoder that the row allows.
-
-    A setting about an argument allows the encoders that have that argument;
-    its default allows the others too.
-    """
-    allowed = {}
-    for encoder, fixed in decided(TABLE[row].encoders, settings).items():
-        arguments, lacking = dict(fixed), False
-        for name, setting in TABLE[row].settings.items():
-            for argument, value in setting.encoder.get(
-                settings[name], {}
-            ).items():
-                if argument in ENCODERS[encoder].settings:
-                    arguments[argument] = value
-                else:
-                    lacking |= settings[name] != setting.default
-        if not lacking:
-            allowed[encoder] = arguments
-    return allowed
-
-
 def _dropout(
     choices: ModelChoices, text: ResolvedText, encoder: str, width: int,
     started: Config | None,
 ) -> float:  # fmt: skip
     """Returns the rate of dropout, chosen or by default.
 
-    The default is 0 for `modern` below base, from scratch on running text, else
-    0.1 (Devlin et al. 2019). Small encoders read running text a few times at
-    most, and learn more of it without dropout. Labels and pairs are read again
+    The default is 0 for small encoders that do without (`drops_when_small`),
+    from scratch on running text, else 0.1 (Devlin et al. 2019). They read it a
+    few times at most, and learn more of it so. Labels and pairs are read again
     and again, and some rows contrast two passes that differ by dropout alone.
     """
     if choices.dropout is not None:
@@ -690,8 +460,8 @@ def _dropout(
         or any(r.dropped or r.passes > 1 for r in reads)
     )
     small = width < SIZES['base']['width']
-    if running and small and started is None and encoder == 'modern':
-        return 0.0
+    if running and small and started is None:
+        return 0.1 if ENCODERS[encoder].drops_when_small else 0.0
     return 0.1
 
 
@@ -706,7 +476,7 @@ def _arguments(
     known = ENCODERS[name].settings
     fixed: dict[str, Any] = {}
     for row, entry in rows.items():
-        of_row = allowed_encoders(row, entry.settings)[name]
+        of_row = TABLE[row].encoders(entry.settings)[name]
         for argument, value in of_row.items():
             if fixed.setdefault(argument, value) != value:
                 raise UsageError(
@@ -877,7 +647,7 @@ def _adapter(
 def _memory_length(choices: ModelChoices, encoder: str) -> int | None:
     """Returns the memory in tokens, T by default; None: the encoder has none.
     """
-    if not ENCODERS[encoder].has_memory:
+    if 'memory' not in ENCODERS[encoder].abilities:
         if choices.memory_length is not None:
             raise UsageError(
                 'encoder_without_memory',
@@ -1051,13 +821,13 @@ def _lexical(vector: Vector, started: Config | None) -> LexicalConfig:
         new = started.lexical
         if vector.head in ('', new.head):
             return dataclasses.replace(new, top_k=vector.top_k or new.top_k)
-    # The output transform of masked words, if --init has one.
-    heads = _heads(started)
-    transform = any(head.get('transform') for head in heads)
+    # The output transform of masked words, if --init has one. An output layer
+    # without it has no bias: of texts, nearly all tokens weigh more than 0.
+    transform = any(head.get('transform') for head in _heads(started))
     new = LexicalConfig(
         VOCABULARY, transform, transform_activation=_activation(started)
     )
-    if vector.head == TOKENS or not (vector.head or heads):
+    if vector.head == TOKENS or not (vector.head or transform):
         new = LexicalConfig(TOKENS, activation='relu')
     return dataclasses.replace(new, top_k=vector.top_k or None)
 

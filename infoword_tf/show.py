@@ -190,6 +190,34 @@ def views_of(
         return [batches.views(step) for step in range(steps)]
 
 
+def tokenizer_of(
+    sentences: list[str], choices: ShowChoices
+) -> tuple[list[str], Any]:
+    """Reads the tokenizer of --init or --vocab, or learns the words.
+
+    Returns:
+        The sentences, with spaces around words that were learned; and the
+        tokenizer.
+    """
+    if choices.init:
+        from infoword_tf.workdir import read_tokenizer
+
+        folder = pathlib.Path(choices.init)
+        return sentences, read_tokenizer(folder, Config.read(folder))
+    if choices.vocab:
+        from infoword_tf.data.opened import open_tokenizer
+
+        vocab, lower_case = choices.vocab, choices.lower_case
+        text = TextChoices(vocab=vocab, lower_case=lower_case)
+        return sentences, open_tokenizer(text, {}, pathlib.Path())
+    from infoword_tf.text.wholewords import WholeWords
+
+    words = (re.findall(r'\w+|[^\w\s]', text) for text in sentences)
+    sentences = list(map(' '.join, words))
+    lower_case = bool(choices.lower_case)
+    return sentences, WholeWords.learn(sentences, lower_case=lower_case)
+
+
 @commands.takes(ShowChoices)
 def run(
     texts: Sequence[str], choices: ShowChoices, chosen: Mapping[str, Any]
@@ -210,26 +238,7 @@ def run(
             'these rows read labelled examples as they are: there is no view '
             'of a text to draw',
         )
-    sentences = sentences_of(texts)
-    if choices.init:
-        from infoword_tf.workdir import read_tokenizer
-
-        folder = pathlib.Path(choices.init)
-        tokenizer = read_tokenizer(folder, Config.read(folder))
-    elif choices.vocab:
-        from infoword_tf.data.opened import open_tokenizer
-
-        vocab, lower_case = choices.vocab, choices.lower_case
-        text = TextChoices(vocab=vocab, lower_case=lower_case)
-        tokenizer = open_tokenizer(text, {}, pathlib.Path())
-    else:
-        from infoword_tf.text.wholewords import WholeWords
-
-        words = (re.findall(r'\w+|[^\w\s]', text) for text in sentences)
-        sentences = list(map(' '.join, words))
-        tokenizer = WholeWords.learn(
-            sentences, lower_case=bool(choices.lower_case)
-        )
+    sentences, tokenizer = tokenizer_of(sentences_of(texts), choices)
     tokens = tokenizer.tokenize_flat([text.encode() for text in sentences]).ids
     length = choices.seq_len or shortest(resolved.rows, len(tokens))
     settings = choices.settings

@@ -41,16 +41,20 @@ import itertools
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
-from infoword_tf.data import tables, textfiles
-from infoword_tf.training.checks import refuse_unknown_rows
-from tasks import finetune, measures
+from infoword_tf.data import labelling, tables, textfiles
+from infoword_tf.data.labelling import TableExamples
+from infoword_tf.evaluation import measures
+from infoword_tf.training.begin import refuse_unknown_rows
+from tasks import finetune
+from tasks.task import ANY_TABLE, HELDOUT, TRAIN, copy_best
+from tasks.texts import TextTask
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
@@ -118,21 +122,9 @@ class ClassifyChoices(TableChoices, finetune.FinetuneChoices):
         f'not read): WORKDIR/{PREDICTIONS}.')
 
 
-class Others(NamedTuple):
-    """Tables besides --train and --dev.
-
-    Attributes:
-        tests: groups of --test by name; '' if there is one.
-        predict: of --predict, or None.
-    """
-
-    tests: Mapping[str, tables.TableExamples]
-    predict: tables.TableExamples | None
-
-
 def read(
     path: str, choices: TableChoices, labelled: bool = True
-) -> tables.TableExamples:
+) -> TableExamples:
     """Reads a table with or without labels.
 
     Raises:
@@ -148,7 +140,7 @@ def read_groups(
     labelled: bool = True,
     by: str | None = None,
     only: Sequence[str] = (),
-) -> dict[str, tables.TableExamples]:
+) -> dict[str, TableExamples]:
     """Reads a table in groups by the values of a column, or by `only` values.
 
     Without a column there is one group, ''.
@@ -194,16 +186,23 @@ def read_groups(
     label = choices.label if labelled else None
     columns = choices.label_columns if labelled else ()
     lists = not (options or choices.regress)
+    read = labelling.TableColumns(
+        text=choices.text,
+        pair=choices.pair,
+        label=label,
+        regress=choices.regress,
+        choices=options,
+        label_columns=columns,
+        lists=lists,
+        separator=choices.separator or None,
+        drop=choices.drop_label,
+    )
     try:
         groups = {'': table}
         if by is not None:
             groups = select(tables.split_by(table, by), only, path)
         examples = {
-            name: tables.examples_of(
-                group, choices.text, choices.pair, label, choices.regress,
-                options, columns, lists, choices.separator or None,
-                choices.drop_label,
-            )  # fmt: skip
+            name: labelling.examples_of(group, read)
             for name, group in groups.items()
         }
     except tables.NoColumn as error:
@@ -239,24 +238,7 @@ def select(
     return {name: groups[name] for name in only or groups}
 
 
-def splits_of(choices: TableChoices) -> dict[str, tables.TableExamples]:
-    """Reads training and dev examples.
-
-    Raises:
-        UsageError: a table is missing, or as `read`.
-    """
-    commands.require(
-        vars(choices),
-        train='a table to train on',
-        dev='a table to choose the weights by',
-    )
-    return {
-        'train': read(choices.train, choices),
-        'heldout': read(choices.dev, choices),
-    }
-
-
-def tests_of(choices: ClassifyChoices) -> dict[str, tables.TableExamples]:
+def tests_of(choices: ClassifyChoices) -> dict[str, TableExamples]:
     """Reads the groups of --test, by name.
 
     Raises:
@@ -297,107 +279,150 @@ def tests_of(choices: ClassifyChoices) -> dict[str, tables.TableExamples]:
     }
 
 
-def others_of(choices: ClassifyChoices, task: finetune.Task) -> Others:
-    """Reads the tables of --test and --predict.
+@dataclasses.dataclass(frozen=True)
+class Classify(TextTask):
+    """Classes, labels or numbers of the texts of a table.
 
-    Raises:
-        UsageError: as `tests_of`.
-        ValueError: as `read`, or an unknown label.
+    Attributes:
+        tests: groups of --test by name; '' if there is one.
+        unknown: of --predict, or None.
     """
-    tests, predict = tests_of(choices), None
-    for table in tests.values():
-        task.targets(table)  # complains
-    if choices.predict:
-        predict = read(choices.predict, choices, labelled=False)
-    return Others(tests, predict)
+
+    choices = TableChoices
+
+    name: str = ANY_TABLE
+    metrics: tuple[str, ...] = ('accuracy',)
+    tests: Mapping[str, TableExamples] = dataclasses.field(default_factory=dict)
+    unknown: TableExamples | None = None
+
+    @classmethod
+    def read(cls, choices: TableChoices, model: str | None = None) -> Self:
+        """Reads --train and --dev, and derives labels and metrics.
+
+        If the workdir `model` has the same labels, they get its order, so that
+        its head can be used.
+
+        Raises:
+            UsageError: a table is missing, as `read`, or a metric does not suit
+                the labels.
+            ValueError: a table cannot be read, or has a single class, or no
+                label.
+        """
+        commands.require(
+            vars(choices),
+            train='a table to train on',
+            dev='a table to choose the weights by',
+        )
+        train, dev = (read(x, choices) for x in (choices.train, choices.dev))
+        labels, metrics = kinds_of(train, choices, model)
+        best = choices.metric or metrics[0]
+        if best not in metrics:
+            raise errors.UsageError(
+                'unknown_metric',
+                f'--metric={best}: metrics of these labels are '
+                f'{", ".join(metrics)}',
+            )
+        others = (m for m in metrics if m != best)
+        return cls(
+            metrics=(best, *others),
+            labels=labels,
+            multilabel=train.label_sets is not None,
+            splits={TRAIN: train, HELDOUT: dev},
+        )
+
+    @classmethod
+    def regresses(cls, choices: TableChoices) -> bool:
+        """Tells whether labels are numbers."""
+        return choices.regress
+
+    def with_others(self, choices: 'ClassifyChoices') -> Self:
+        """Reads the tables of --test and --predict.
+
+        Raises:
+            UsageError: as `tests_of`.
+            ValueError: as `read`, or an unknown label.
+        """
+        tests, unknown = tests_of(choices), None
+        for table in tests.values():
+            self.targets(table)  # complains
+        if choices.predict:
+            unknown = read(choices.predict, choices, labelled=False)
+        return dataclasses.replace(self, tests=tests, unknown=unknown)
+
+    def with_texts(self, choices: Any) -> Self:
+        """Reads the texts of --extra; errors as of `read`."""
+        extra = read(choices.extra, choices, labelled=False)
+        return dataclasses.replace(self, extra=extra)
+
+    def test(self, workdir: pathlib.Path) -> dict[str, Any]:
+        """Scores --test and predicts --predict with the weights of a run.
+
+        Returns:
+            As `scores_of`; predictions are written to the workdir.
+        """
+        if not self.tests and self.unknown is None:
+            return {}
+        import infoword_tf
+
+        loaded, scores = infoword_tf.load(workdir), {}
+        if self.tests:
+            if '' not in self.tests:
+                print(
+                    f'{workdir}: the weights with the best {self.metrics[0]} '
+                    'on --dev, on each group of --test',
+                    flush=True,
+                )
+            scores = scores_of(loaded, self, self.tests)
+        if self.unknown is not None:
+            path, table = workdir / PREDICTIONS, self.unknown
+            predictions = self.predict(loaded, table)
+            write_predictions(path, self, table, predictions)
+            print(
+                f'{path}: {len(predictions):,} predictions for {table.where}',
+                flush=True,
+            )
+        return scores
+
+    def write(self, workdir: pathlib.Path, out: pathlib.Path) -> dict[str, Any]:
+        """Draws a confusion matrix, and copies the best predictions."""
+        scores = super().write(workdir, out)
+        if self.unknown is not None:
+            copy_best(workdir, out, PREDICTIONS)
+        return scores
 
 
-def task_of(
-    table: tables.TableExamples,
-    choices: TableChoices,
-    model: str | None = None,
-) -> finetune.Task:
-    """Derives the task from a training table.
+def kinds_of(
+    table: TableExamples, choices: TableChoices, model: str | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the labels of a training table, and suitable metrics.
 
-    If the workdir `model` has the same labels, they get its order, so that its
-    head can be used.
+    `model` is as of `Classify.read`.
 
     Raises:
         ValueError: the table has a single class, or no label.
-        UsageError: a metric that does not suit the labels.
     """
-    metrics = ('accuracy', 'f1', 'matthews')
-    labels: tuple[str, ...] = ()
-    multilabel = table.label_sets is not None
     if choices.regress:
-        metrics = ('spearman', 'pearson')
-    elif choices.choices:
+        return (), ('spearman', 'pearson')
+    if choices.choices:
         numbers = [str(i) for i in range(len(choices.choices))]
         named = set(table.labels) - set(numbers)
-        labels = tuple(choices.choices if named else numbers)
-        metrics = ('accuracy',)
-    elif multilabel:
-        labels = tuple(tables.classes(table))
-        if choices.label_columns:  # also labels that no text has
-            labels = choices.label_columns
-        known = Config.read(model).labels if model else ()
-        if sorted(known) == sorted(labels):
-            labels = known
-        metrics = ('f1_micro', 'f1_macro')
-    else:
-        labels = tuple(tables.classes(table))
-        if len(labels) > 2:
-            metrics = ('accuracy', 'matthews')
-    best = choices.metric or metrics[0]
-    if best not in metrics:
-        raise errors.UsageError(
-            'unknown_metric',
-            f'--metric={best}: metrics of these labels are '
-            f'{", ".join(metrics)}',
-        )
-    others = (m for m in metrics if m != best)
-    return finetune.Task(
-        'classify', (best, *others), labels, multilabel=multilabel
-    )
-
-
-def tested(
-    folder: pathlib.Path, task: finetune.Task, others: Others
-) -> dict[str, Any]:
-    """Scores --test and predicts --predict with the weights of a run.
-
-    Returns:
-        As `scores_of`; predictions are written to the folder.
-    """
-    if not others.tests and others.predict is None:
-        return {}
-    import infoword_tf
-
-    loaded, scores = infoword_tf.load(folder), {}
-    if others.tests:
-        if '' not in others.tests:
-            print(
-                f'{folder}: the weights with the best {task.metrics[0]} on '
-                '--dev, on each group of --test',
-                flush=True,
-            )
-        scores = scores_of(loaded, task, others.tests)
-    if others.predict is not None:
-        table = others.predict
-        predictions = finetune.predict(loaded, task, table)
-        write_predictions(folder / PREDICTIONS, task, table, predictions)
-        print(
-            f'{folder / PREDICTIONS}: {len(predictions):,} predictions for '
-            f'{table.where}',
-            flush=True,
-        )
-    return scores
+        return tuple(choices.choices if named else numbers), ('accuracy',)
+    labels = tuple(labelling.classes(table))
+    if table.label_sets is None:
+        binary = ('f1',) * (len(labels) == 2)
+        return labels, ('accuracy', *binary, 'matthews')
+    if choices.label_columns:  # also labels that no text has
+        labels = choices.label_columns
+    known = Config.read(model).labels if model else ()
+    if sorted(known) == sorted(labels):
+        labels = known
+    return labels, ('f1_micro', 'f1_macro')
 
 
 def scores_of(
     loaded: 'Loaded',
-    task: finetune.Task,
-    tests: Mapping[str, tables.TableExamples],
+    task: TextTask,
+    tests: Mapping[str, TableExamples],
 ) -> dict[str, Any]:
     """Scores a model on groups of --test, and prints a table of named groups.
 
@@ -415,9 +440,9 @@ def scores_of(
 
     line('', *task.metrics, 'rows')
     for name, table in tests.items():
-        predictions = finetune.predict(loaded, task, table)
-        groups[name] = finetune.measured(
-            task, predictions, task.targets(table), measures.LIKELY
+        predictions = task.predict(loaded, table)
+        groups[name] = task.measured(
+            predictions, task.targets(table), measures.LIKELY
         )
         figures = (f'{value:.4f}' for value in groups[name].values())
         line(name, *figures, f'{len(predictions):,}')
@@ -440,15 +465,15 @@ def scores_of(
 
 def write_predictions(
     path: pathlib.Path,
-    task: finetune.Task,
-    table: tables.TableExamples,
+    task: TextTask,
+    table: TableExamples,
     scores: np.ndarray,
 ) -> None:
     """Writes a TSV of predictions for a table, atomically.
 
     After a header each line has the line number in the table, and the class (or
     a JSON list of labels) with the probabilities of all classes, or a number.
-    `scores` are of `finetune.predict`.
+    `scores` are of `TextTask.predict`.
     """
     if task.labels:
         classes = [name.translate(_ONE_CELL) for name in task.class_names]
@@ -475,20 +500,7 @@ def write_predictions(
 @commands.takes(ClassifyChoices, check=refuse_unknown_rows)
 def run(choices: ClassifyChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Fine-tunes on a table, and scores and predicts other tables."""
-    commands.require(vars(choices), workdir='a folder for this run')
-    finetune.check_inits(choices.init)
-    splits = splits_of(choices)
-    task = task_of(splits['train'], choices, choices.init)
-    others = others_of(choices, task)
-    prepared = finetune.prepare(task, splits, choices)
-    workdir, values = finetune.train_all(
-        task, prepared, chosen, lambda folder: tested(folder, task, others)
-    )
-    out = pathlib.Path(choices.workdir)
-    finetune.draw(workdir, task, splits['heldout'], out)
-    if others.predict is not None:
-        finetune.copy_best(workdir, out, PREDICTIONS)
-    return finetune.finish(out, values)
+    return finetune.main(Classify, choices, chosen)
 
 
 if __name__ == '__main__':

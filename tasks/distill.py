@@ -38,7 +38,7 @@ its code. The last line is one JSON object, also in WORKDIR/metrics.json.
 """
 
 import dataclasses
-import pathlib
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -46,35 +46,25 @@ import numpy as np
 
 from infoword_tf import commands, errors
 from infoword_tf.adapters import NONE
-from infoword_tf.choices import again, flag
-from infoword_tf.data import tables
+from infoword_tf.choices import again, flag, flags_of
+from infoword_tf.objectives import TABLE, parse
 from infoword_tf.objectives.distill import CODE, MAPS, layer_map
-from infoword_tf.training.checks import refuse_infinite_numbers
-from tasks import (
-    classify,
-    embedding,
-    finetune,
-    glue,
-    glue_layout,
-    squad,
-    tag,
-    tag_scores,
-)
+from infoword_tf.training.begin import refuse_infinite_numbers
+from tasks import classify, embedding, finetune, glue, glue_layout, squad, tag
 from tasks.finetune import FinetuneChoices
 from tasks.student import start_of
-from tasks.teacher import OF_TOKENS, Teacher
+from tasks.task import SPLITS, Task
+from tasks.teacher import OF_TOKENS, PATIENCE, SOFT, Teacher
 
 NO_PATIENCE = 'none'
-SOFT = {
-    'label': 'soft', 'score': 'soft_score', 'span': 'soft_span',
-    'tag': 'soft_tag',
-}  # fmt: skip
-# Flags that tasks of other rows refuse.
-OF_WORDS = tuple(
-    x.name
-    for x in dataclasses.fields(tag.TaggedChoices)
-    if x.name not in ('train', 'dev')
-)
+# By --task; without it --train is a table.
+TASKS: dict[str | None, type[Task]] = {
+    **dict.fromkeys(glue_layout.TASKS, glue.Glue),
+    None: classify.Classify,
+    squad.NAME: squad.Squad,
+    tag.NAME: tag.Tagging,
+}
+NAMES = (*filter(None, TASKS), embedding.TASK)
 # Flags that --task=embed refuses.
 OF_LABELS = (
     'patience', 'alpha', 'beta', 'temperature', 'extra', 'data_dir', 'train',
@@ -85,10 +75,7 @@ OF_LABELS = (
 
 @dataclasses.dataclass(frozen=True)
 class DistillChoices(
-    glue.TaskChoices,
-    classify.TableChoices,
-    squad.SquadChoices,
-    tag.TaggedChoices,
+    *dict.fromkeys(kind.choices for kind in TASKS.values()),
     embedding.EmbeddingChoices,
 ):
     """Choices of the command; None of --seq_len is the task's default."""
@@ -100,10 +87,9 @@ class DistillChoices(
     )  # fmt: skip
 
     task: str | None = again(
-        glue.TaskChoices, 'task', None, choices=(
-            *glue_layout.TASKS, squad.TASK.name, tag.NAME, embedding.TASK),
-        help=f'Which of the nine, or {squad.TASK.name}, {tag.NAME}, '
-        f'{embedding.TASK}.')
+        glue.TaskChoices, 'task', None, choices=NAMES,
+        help='Which of the nine, or '
+        f'{", ".join(x for x in NAMES if x not in glue_layout.TASKS)}.')
     seq_len: int | None = again(
         FinetuneChoices, 'seq_len', None, shown=FinetuneChoices.seq_len)
     epochs: float | None = again(FinetuneChoices, 'epochs', None)
@@ -126,7 +112,7 @@ class DistillChoices(
 
 def sum_of(row: str, alpha: float, beta: float) -> str:
     """Writes --objectives of a student: rows with weights."""
-    weights = {row: 1 - alpha, SOFT[row]: alpha, 'patience': beta}
+    weights = {row: 1 - alpha, SOFT[row]: alpha, PATIENCE: beta}
     return ','.join(
         f'{name}:{weight:g}'
         for name, weight in weights.items()
@@ -165,27 +151,27 @@ def check(choices: DistillChoices, chosen: Mapping[str, Any]) -> None:
     commands.refuse(chosen, embedding.OF_VECTORS, why)
     why = '{} is decided by --alpha, --beta and --patience; leave it out'
     commands.refuse(chosen, ['objectives'], why)
-    if choices.task != tag.NAME:
-        why = '{} is for labels of words (--task=tag); leave it out'
-        commands.refuse(chosen, OF_WORDS, why)
-    if choices.task in (squad.TASK.name, tag.NAME):
+    kind = TASKS[choices.task]
+    for other in dict.fromkeys(TASKS.values()):
+        why = f'{{}} is for {other.about}; leave it out'
+        commands.refuse(chosen, other.alone if other is not kind else (), why)
+    if not kind.takes_texts:
         why = (
             '{} is for classes and numbers of texts; of '
             f'--task={choices.task} leave it out'
         )
         commands.refuse(chosen, ['extra'], why)
-        return
-    if bool(choices.task) == bool(choices.train):
+    is_odd = choices.train and 'train' not in flags_of(kind.choices)
+    if is_odd or not (choices.train or choices.task):
         raise errors.UsageError(
             'no_examples_named',
             'name the examples: --task of GLUE with --data_dir, or --train '
             'and --dev',
         )
-    if choices.task and glue_layout.TASKS[choices.task].regress:
-        numbers = f'--task={choices.task}'
-    else:
-        numbers = '--regress' if choices.regress and not choices.task else ''
-    if numbers and ('temperature' in chosen or choices.sweep == 'pkd'):
+    if kind.regresses(choices) and (
+        'temperature' in chosen or choices.sweep == 'pkd'
+    ):
+        numbers = f'--task={choices.task}' if choices.task else '--regress'
         raise errors.UsageError(
             'temperature_of_numbers',
             f'{numbers} is of numbers, and they have no temperature; leave '
@@ -193,41 +179,31 @@ def check(choices: DistillChoices, chosen: Mapping[str, Any]) -> None:
         )
 
 
-def extra_of(choices: DistillChoices) -> tables.TableExamples | None:
-    """Reads the texts of --extra from the columns of the task."""
-    if not choices.extra:
-        return None
-    if choices.task:
-        text, pair, _ = glue_layout.TASKS[choices.task].columns
-        choices = choices.decided(text=text, pair=pair)
-    return classify.read(choices.extra, choices, labelled=False)
-
-
 def add_outputs(
     prepared: finetune.PreparedTask,
     teacher: Teacher,
-    task: finetune.Task,
     layers: tuple[int, ...],
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Adds outputs of a teacher, and states of `layers`, to examples.
 
     Returns:
-        Changed fields of `training.run.LabelledData`; and the teacher's scores
-        of held-out examples.
+        Changed fields of `training.build.LabelledData`; and the scores of the
+        teacher for held-out examples.
     """
     targets: dict[str, Any] = {}
-    fingerprints = [prepared.labelled.fingerprint]
-    for split in ('train', 'heldout'):
+    fingerprints, soft = [prepared.labelled.fingerprint], SOFT[teacher.row]
+    for split in SPLITS:
         examples = getattr(prepared.labelled, split)
         scores, states = teacher.outputs(examples, layers)
-        soft = {SOFT[task.row]: scores}
-        counts = dict.fromkeys([*soft, 'patience'], np.zeros(0, np.int64))
-        if task.row == 'label':
-            counts['soft'] = task.counts(task.predictions(scores))
-        of_tokens = soft if task.row in OF_TOKENS else {}
-        of_texts = {} if of_tokens else soft
+        learned = {soft: scores}
+        of_tokens = learned if teacher.row in OF_TOKENS else {}
+        of_texts = {} if of_tokens else learned
+        counts = {
+            soft: teacher.task.soft_counts(scores),
+            PATIENCE: np.zeros(0, np.int64),
+        }
         targets[split] = examples._replace(
-            targets={**examples.targets, **of_texts, 'patience': states},
+            targets={**examples.targets, **of_texts, PATIENCE: states},
             counts={**examples.counts, **counts},
             of_tokens={**examples.of_tokens, **of_tokens},
         )
@@ -235,30 +211,49 @@ def add_outputs(
     return {**targets, 'fingerprint': ' '.join(fingerprints)}, scores
 
 
-def judged(
-    teacher: Teacher,
-    task: finetune.Task,
-    scores: np.ndarray,
-    true: np.ndarray | None,
-    questions: Any,
-) -> float:
-    """Scores a teacher on held-out examples, by the first metric.
+def layers_of(
+    choices: DistillChoices, teacher: int, student: int
+) -> tuple[int, ...]:
+    """Returns the layers of a teacher that are imitated, by both depths."""
+    if choices.patience == NO_PATIENCE:
+        return ()
+    try:
+        return layer_map(choices.patience, teacher, student)
+    except ValueError as error:
+        raise errors.UsageError(
+            'patience_of_layers', f'--patience={choices.patience}: {error}'
+        ) from None
 
-    Compares `scores` with the labels `true`; a teacher of spans answers the
-    `questions`, one of labels of words labels them.
+
+def decided(
+    choices: DistillChoices, row: str, width: int, has_layers: bool
+) -> DistillChoices:
+    """Returns choices with --objectives and settings of a student's rows.
+
+    Args:
+        choices: of the command, or of a run of its sweep.
+        row: that learns labels.
+        width: of the teacher, where the student has another; else 0.
+        has_layers: whether layers of the teacher are imitated.
     """
-    if task.row == 'span':
-        answers = squad.answered(teacher.folder, questions)
-        null = teacher.settings['null']
-        return squad.judged(questions, answers, null)[0][task.metrics[0]]
-    if task.row == 'tag':
-        labelled = tag.labelled(teacher.loaded, questions, task.labels)
-        return tag_scores.scores(*labelled)[task.metrics[0]]
-    return finetune.measured(task, scores, true)[task.metrics[0]]
+    rows = sum_of(row, choices.alpha, choices.beta if has_layers else 0.0)
+    # The betas of the grid are in units of the published code.
+    code = CODE if choices.sweep == 'pkd' else None
+    settings: dict[str, Any] = {}
+    for name in parse(rows):
+        known = TABLE[name].settings
+        if 'temperature' in known:
+            settings[f'{name}.temperature'] = choices.temperature
+        if 'reduction' in known:
+            flag = f'{name}.reduction'
+            settings[flag] = choices.settings.get(flag) or code
+        if 'width' in known and width:
+            settings[f'{name}.width'] = width
+    return choices.decided(settings, objectives=rows)
 
 
 def prepare(
-    task: finetune.Task, splits: Mapping[str, Any], choices: DistillChoices
+    task: Task, choices: DistillChoices
 ) -> tuple[finetune.PreparedTask, dict[str, Any]]:
     """Prepares a student, and examples with the teacher's outputs.
 
@@ -268,80 +263,48 @@ def prepare(
     Raises:
         UsageError: teacher and student do not fit.
     """
-    row, settings = task.row, choices.settings
+    row, settings, metric = task.row, choices.settings, task.metrics[0]
     teacher = Teacher(choices.teacher, task)
     init = choices.init or choices.teacher
     student = start_of(init, choices.layers, choices.take)
-    length = choices.seq_len or FinetuneChoices.seq_len
-    if row == 'span':
-        length = choices.seq_len or teacher.loaded.config.max_length
-        end = settings.get('span.end') or teacher.settings['end']
-        reads = {'null': choices.version2, 'end': end}
-        if choices.epochs is None:
-            choices = choices.decided(epochs=finetune.EPOCHS)
-    elif row == 'tag':
-        name = 'tokens'
-        reads = {
-            name: settings.get(f'{row}.{name}') or teacher.settings[name]
-        }
-    else:
-        reads = {
-            'texts': settings.get(f'{row}.texts') or teacher.settings['texts']
-        }
-        if splits['train'].choices is not None:
-            reads = {'texts': 'choices'}
-    teacher.check(student, length, **reads)
-    layers: tuple[int, ...] = ()
-    if choices.patience != NO_PATIENCE:
-        depths = teacher.depth, student.encoder.depth
-        try:
-            layers = layer_map(choices.patience, *depths)
-        except ValueError as error:
-            raise errors.UsageError(
-                'patience_of_layers', f'--patience={choices.patience}: {error}'
-            ) from None
-
-    def decide(choices: DistillChoices) -> DistillChoices:
-        beta = choices.beta if layers else 0.0
-        rows = sum_of(row, choices.alpha, beta)
-        # The betas of the grid are in units of the published code.
-        code = CODE if choices.sweep == 'pkd' else None
-        decided: dict[str, Any] = {}
-        for soft in ('soft', 'soft_span', 'soft_tag'):
-            if f'{soft}:' in rows:
-                decided[f'{soft}.temperature'] = choices.temperature
-        for name in ('soft.reduction', 'patience.reduction'):
-            if f'{name.partition(".")[0]}:' in rows:
-                decided[name] = choices.settings.get(name) or code
-        if 'patience:' in rows and teacher.width != student.encoder.width:
-            decided['patience.width'] = teacher.width
-        return choices.decided(decided, objectives=rows)
-
-    choices = decide(choices).decided(
-        {f'{row}.{name}': value for name, value in reads.items()},
-        init=init,
-        seq_len=length,
+    defaults = {'seq_len': FinetuneChoices.seq_len}
+    defaults |= task.defaults(teacher.loaded.config)
+    choices = choices.decided(init=init, **{
+        name: value for name, value in defaults.items()
+        if getattr(choices, name) is None
+    })  # fmt: skip
+    reads = {
+        name: settings.get(f'{row}.{name}') or teacher.settings[name]
+        for name in task.shared
+    }
+    reads |= {k: v for k, v in task.settings.items() if k in reads}
+    teacher.check(student, choices.seq_len, **reads)
+    depth, width = student.encoder.depth, student.encoder.width
+    layers = layers_of(choices, teacher.depth, depth)
+    decide = functools.partial(
+        decided,
+        row=row,
+        width=0 if teacher.width == width else teacher.width,
+        has_layers=bool(layers),
     )
-    if row == 'span':
-        prepared = squad.prepare(splits, choices, choices.version2, student)
-    elif row == 'tag':
-        prepared = tag.prepare(task, splits, choices, student)
-    else:
-        extra = extra_of(choices)
-        prepared = finetune.prepare(task, splits, choices, student, extra)
+    choices = decide(choices).decided(
+        {f'{row}.{name}': value for name, value in reads.items()}
+    )
+    if choices.extra:
+        task = task.with_texts(choices)
+    prepared = finetune.prepare(task, choices, student)
     labelled, results = prepared.labelled, {}
     if choices.sweep == 'pkd' or choices.objectives != f'{row}:1':
-        changes, scores = add_outputs(prepared, teacher, task, layers)
-        true = labelled.heldout.targets.get(row)
-        best = judged(teacher, task, scores, true, splits['heldout'])
-        config = teacher.described(task.metrics[0], best)
+        changes, scores = add_outputs(prepared, teacher, layers)
+        best = task.judged(teacher.loaded, scores)[metric]
+        config = teacher.described(metric, best)
         fields = {**labelled.config_fields, 'teacher': config}
         labelled = labelled._replace(**changes, config_fields=fields)
-        results = {f'teacher_{task.metrics[0]}': round(best, 6)}
+        results = {f'teacher_{metric}': round(best, 6)}
     record = {
         **labelled.record,
         'teacher': f'{choices.teacher} (weights {teacher.digest})',
-        'layers': student.encoder.depth,
+        'layers': depth,
         'take': choices.take,
         'patience': choices.patience,
     }
@@ -359,27 +322,9 @@ def run(choices: DistillChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     finetune.check_inits(choices.teacher, choices.init)
     if choices.task == embedding.TASK:
         return embedding.run(choices, chosen)
-    out = pathlib.Path(choices.workdir)
-    if choices.task == squad.TASK.name:
-        splits, task = squad.splits_of(choices), squad.TASK
-    elif choices.task == tag.NAME:
-        splits = tag.splits_of(choices)
-        task = tag.task_of(splits['train'])
-    elif choices.task:
-        splits, task = glue.splits_of(choices), glue.task_of(choices.task)
-    else:
-        splits = classify.splits_of(choices)
-        task = classify.task_of(splits['train'], choices, choices.teacher)
-    prepared, results = prepare(task, splits, choices)
-    workdir, values = finetune.train_all(task, prepared, chosen)
-    if choices.task == squad.TASK.name:
-        questions = splits['heldout']
-        values |= squad.answer(workdir, questions, choices.version2, out)
-    elif choices.task in glue_layout.TASKS:
-        values |= glue.answer(workdir, choices.task, splits, out)
-    elif not choices.task:
-        finetune.draw(workdir, task, splits['heldout'], out)
-    return finetune.finish(out, {**values, **results})
+    task = TASKS[choices.task].read(choices, choices.teacher)
+    prepared, results = prepare(task, choices)
+    return finetune.train_and_write(task, prepared, chosen, results)
 
 
 if __name__ == '__main__':

@@ -20,7 +20,7 @@ import numpy as np
 
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import TextChoices, flag
-from infoword_tf.data import corpora, documents, parallel, tables, text_pairs
+from infoword_tf.data import corpora, documents, labelling, parallel, text_pairs
 from infoword_tf.data.opened import (
     choose_tokenizer,
     digest_of,
@@ -241,7 +241,7 @@ def read(
     splits['train'] = splits['train'].where(lambda s: s not in held)
     sentences = splits['train'].sentences
     if count is not None and count < len(sentences):
-        subset = {sentences[i] for i in tables.subset(len(sentences), count)}
+        subset = {sentences[i] for i in labelling.subset(len(sentences), count)}
         splits['train'] = splits['train'].where(lambda s: s in subset)
     where = f'--parallel={" ".join(choices.parallel)}'
     if choices.corpus:
@@ -293,7 +293,7 @@ def prepare(
 ) -> finetune.PreparedTask:
     """Prepares a student, and the teacher's vectors of the texts of `read`."""
     from infoword_tf.training import fit
-    from infoword_tf.training.run import LabelledData
+    from infoword_tf.training.build import LabelledData
 
     student, read, vectors = {}, {}, {}  # `read`: by the teacher
     for split, texts in splits.items():

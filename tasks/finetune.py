@@ -7,7 +7,6 @@ held-out score are saved.
 """
 
 import dataclasses
-import functools
 import hashlib
 import itertools
 import json
@@ -15,8 +14,9 @@ import math
 import pathlib
 import re
 import shutil
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,21 +24,18 @@ from infoword_tf import adapters, commands, errors, files
 from infoword_tf.checkpoint import last_step
 from infoword_tf.choices import RunChoices, again, flag
 from infoword_tf.config import Config, TaskConfig
-from infoword_tf.data import tables
-from infoword_tf.data.tables import TableExamples
-from infoword_tf.evaluation.commonest import Commonest, complaint, of_targets
+from infoword_tf.evaluation.commonest import Commonest, complaint
 from infoword_tf.objectives import TABLE, built, parse
 from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
-from infoword_tf.training.begin import check_and_run
-from infoword_tf.training.checks import refuse_translations
+from infoword_tf.training.begin import check_and_run, refuse_translations
 from infoword_tf.training.record import FREE
-from tasks import labels, measures
+from tasks.task import HELDOUT, TRAIN, Task
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
     from infoword_tf.inference.loaded import Loaded
-    from infoword_tf.training.run import LabelledData
+    from infoword_tf.training.build import LabelledData
 
 NOTHING_LEARNED = 'nothing_learned'  # a sentence in metrics.json
 SEED = 'seed='  # how the folder of a run of several begins or ends
@@ -108,133 +105,6 @@ class FinetuneChoices(RunChoices):
         at_least=1)
 
 
-class Task(NamedTuple):
-    """A task: classes, labels or numbers of texts or of pairs of texts.
-
-    Attributes:
-        name: for people and for comparisons of workdirs.
-        metrics: names in MEASURES; the first selects the weights.
-        labels: ordered classes, as the data write them; empty for numbers.
-        names: of the classes for people; empty if as `labels`.
-        multilabel: whether a text may have several labels, or none.
-    """
-
-    name: str
-    metrics: tuple[str, ...]
-    labels: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    multilabel: bool = False
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Names of the classes for people."""
-        return self.names or self.labels
-
-    @property
-    def row(self) -> str:
-        """Name of the row that learns the task."""
-        return 'label' if self.labels else 'score'
-
-    def targets(self, table: TableExamples) -> np.ndarray:
-        """Converts labels of a table to targets.
-
-        Returns:
-            [n] int32 numbers of classes, or [n] float32 numbers, or [n, C]
-            int32 of 0 and 1 if `multilabel`.
-
-        Raises:
-            ValueError: an unknown label, or lists of labels in place of labels
-                (or the reverse).
-        """
-        if not self.labels:
-            return np.asarray(table.scores, np.float32)
-        if self.multilabel != (table.label_sets is not None):
-            one, other = 'one label', 'lists of labels'
-            if self.multilabel:
-                one, other = other, one
-            raise errors.InputError(
-                'labels_and_sets',
-                f'{table.where} has {other}, and the training table {one}',
-            )
-        return tables.known_labels(table, self.labels)
-
-    def counts(self, targets: np.ndarray) -> np.ndarray:
-        """Counts classes, [C] int64; if `multilabel` no and yes, [2 C].
-
-        Numbers are not counted: [0].
-        """
-        if not self.labels:
-            return np.zeros(0, np.int64)
-        if self.multilabel:
-            has = targets.sum(axis=0, dtype=np.int64)
-            return np.stack([len(targets) - has, has], axis=1).ravel()
-        return np.bincount(targets, minlength=len(self.labels))
-
-    def predictions(self, scores: np.ndarray, least: float = 0.0) -> np.ndarray:
-        """Decides on classes or labels by scores.
-
-        Args:
-            scores: [n, C] of classes, or numbers [n].
-            least: the lowest score of a predicted label if `multilabel`; of
-                probabilities `measures.LIKELY`.
-
-        Returns:
-            [n] classes, or the numbers; if `multilabel` [n, C] int32, 1 for a
-            predicted label.
-        """
-        if self.multilabel:
-            return (scores >= least).astype(np.int32)
-        return scores.argmax(axis=1) if self.labels else scores
-
-
-def texts_of(table: TableExamples, texts: str) -> list[tuple[list[str], Any]]:
-    """Returns all inputs of examples: (n texts, n second texts or None).
-
-    Raises:
-        UsageError: a second text or choices are missing.
-    """
-    if texts == 'choices':
-        if table.choices is None:
-            raise errors.UsageError(
-                'table_without_choices',
-                f'--label.texts=choices: {table.where} has no choices; name '
-                'their columns with --choices',
-            )
-        return [(table.first, choice) for choice in table.choices]
-    if texts == 'both_ways':
-        if table.second is None:
-            raise errors.UsageError(
-                'table_without_pair',
-                f'both_ways reads two texts: {table.where} has one a row; name '
-                'the column of the second with --pair',
-            )
-        return [(table.first, table.second), (table.second, table.first)]
-    return [(table.first, table.second)]
-
-
-def measured(
-    task: Task, scores: np.ndarray, true: np.ndarray, least: float = 0.0
-) -> dict[str, float]:
-    """Measures predictions, by metric; args as in `Task.predictions`."""
-    predictions = task.predictions(scores, least)
-    return {m: measures.MEASURES[m](predictions, true) for m in task.metrics}
-
-
-def measure_of(task: Task) -> Callable[..., dict[str, float]]:
-    """Returns a function that measures all held-out examples."""
-
-    def measure(predictions: dict[str, np.ndarray], view: Any) -> dict:
-        from infoword_tf.views.examples import by_example
-
-        return measured(
-            task,
-            by_example(predictions['scores'], view),
-            by_example(view.targets[task.row], view),
-        )
-
-    return measure
-
-
 def read_examples(objectives: str, choices: RunChoices) -> dict[str, Any]:
     """Makes language models of a sum read the examples, without a corpus.
 
@@ -273,27 +143,6 @@ def write_corpus(
     return {'corpus': f'text:{paths["train"]}', 'heldout': paths['heldout']}
 
 
-class TaskSplit(NamedTuple):
-    """Training or held-out examples, as a model's inputs.
-
-    Attributes:
-        examples: of the split.
-        labels: arrays that a fingerprint takes.
-        where, size: the file, for people, and the number of its examples.
-        texts: first texts, and second texts or None, for rows that read text.
-        measure: of predictions for all examples, by metric.
-        commonest: scores the commonest answer, by the task's first metric.
-    """
-
-    examples: 'Examples'
-    labels: Sequence[np.ndarray]
-    where: str
-    size: int
-    texts: tuple[Sequence[str], Sequence[str] | None]
-    measure: Callable[..., dict[str, float]]
-    commonest: Callable[[], Commonest]
-
-
 @dataclasses.dataclass(frozen=True)
 class PreparedTask:
     """Data and choices of a task, prepared once for all runs of a sweep.
@@ -312,6 +161,35 @@ class PreparedTask:
     resolved: Resolved | None = None
     decide: Callable[[FinetuneChoices], FinetuneChoices] = lambda x: x
     commonest: Callable[[], Commonest] | None = None
+
+
+def main(
+    kind: type[Task], choices: FinetuneChoices, chosen: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Runs a command that fine-tunes on a task; returns metrics.json.
+
+    Args:
+        kind: of the task.
+        choices: of the command, among them those of `kind.choices`.
+        chosen: the explicit ones by name.
+    """
+    commands.require(vars(choices), workdir='a folder for this run')
+    check_inits(choices.init)
+    task = kind.read(choices, choices.init).with_others(choices)
+    return train_and_write(task, prepare(task, choices), chosen)
+
+
+def train_and_write(
+    task: Task,
+    prepared: 'PreparedTask',
+    chosen: Mapping[str, Any],
+    more: Mapping[str, Any] = types.MappingProxyType({}),
+) -> dict[str, Any]:
+    """Trains and writes predictions; returns metrics.json with `more` entries.
+    """
+    workdir, values = train_all(task, prepared, chosen)
+    out = pathlib.Path(prepared.choices.workdir)
+    return finish(out, {**values, **task.write(workdir, out), **more})
 
 
 def check_inits(*inits: str | None) -> None:
@@ -357,34 +235,31 @@ def format_examples(
     return formatted
 
 
-def prepare_task(
-    task: Task,
-    choices: FinetuneChoices,
-    read: Callable[['Loaded', Mapping[str, Any]], Mapping[str, TaskSplit]],
-    started: 'Loaded | None' = None,
-    pairs: bool = True,
-    **fields: Any,
+def prepare(
+    task: Task, choices: FinetuneChoices, started: 'Loaded | None' = None
 ) -> PreparedTask:
     """Formats examples as inputs of the model of --init.
 
     Args:
-        task: of the examples.
-        choices: as `with_objectives` returns them.
-        read: (model, settings of its row) -> 'train' and 'heldout'.
+        task: with its examples.
+        choices: of the command.
         started: --init, if it is in memory.
-        pairs: whether an example has two texts.
-        **fields: of config.json, for serving.
 
     Raises:
-        UsageError: choices that contradict each other.
+        UsageError: --init is missing, or choices contradict each other.
         ValueError: the examples or --init cannot be read.
     """
-    row, rows = task.row, resolve_rows(choices)
+    choices, row = with_objectives(task, choices), task.row
+    train = task.splits[TRAIN].subset(choices.examples)
+    task = dataclasses.replace(task, splits={**task.splits, TRAIN: train})
+    settings = task.decide(choices)
+    choices = choices.decided({f'{row}.{k}': v for k, v in settings.items()})
+    rows = resolve_rows(choices)
 
     commands.hush_tensorflow()
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.training import distribution, fit
-    from infoword_tf.training.run import BuildCache, LabelledData
+    from infoword_tf.training.build import BuildCache, LabelledData
     from infoword_tf.workdir import Workdir
 
     shared = BuildCache()
@@ -395,11 +270,13 @@ def prepare_task(
     choices = with_rate(choices, resolved.encoder.arguments['width'])
     refuse_translations(choices, resolved.plan)
     loaded = loaded.with_layout(resolved.vector.layout)
+    fields = {'labels': task.class_names} if task.labels else {}
     # A head of other labels is of no use.
     other = fields.get('labels') not in (None, tuple(loaded.config.labels))
     if other and row in loaded.model.objectives:
         loaded.model.drop(row)
-    splits = read(loaded, rows[row].settings)
+    splits = task.examples(loaded, rows[row].settings, choices.seq_len)
+    heldout = splits[HELDOUT]
     digest = hashlib.blake2b(digest_size=16)
     for split in splits.values():
         examples = split.examples
@@ -411,17 +288,17 @@ def prepare_task(
     learned = TaskConfig(
         task.name,
         row,
-        pairs,
+        task.pairs,
         task.metrics,
         {name: split.where for name, split in splits.items()},
         {name: split.size for name, split in splits.items()},
     )
     labelled = LabelledData(
-        splits['train'].examples,
-        splits['heldout'].examples,
+        splits[TRAIN].examples,
+        heldout.examples,
         digest.hexdigest(),
         fit.Goal(f'heldout/{row}/{task.metrics[0]}'),
-        {row: splits['heldout'].measure},
+        {row: heldout.measure},
         # A model is served with the length that it was trained on.
         {'max_length': choices.seq_len, 'task': learned, **fields},
         loaded,
@@ -429,132 +306,27 @@ def prepare_task(
         record={'task': task.name},
     )
     return PreparedTask(
-        labelled, choices, resolved, commonest=splits['heldout'].commonest
+        labelled, choices, resolved, commonest=heldout.commonest
     )
 
 
-def with_objectives(
-    task: Task, choices: FinetuneChoices, **settings: Any
-) -> FinetuneChoices:
-    """Adds --objectives and settings of a task to the choices.
+def with_objectives(task: Task, choices: FinetuneChoices) -> FinetuneChoices:
+    """Adds the --objectives of a task to the choices.
 
     Raises:
         UsageError: --init is missing, or --objectives are of another task.
     """
     commands.require(vars(choices), init='a workdir to start from')
-    row, objectives = task.row, choices.objectives or task.row
-    if row not in built(parse(objectives)):
+    objectives = choices.objectives or task.row
+    if task.row not in built(parse(objectives)):
         raise errors.UsageError(
             'sum_without_task',
-            f'--objectives={objectives}: the task {task.name} trains {row}; '
-            f'write {row}:1 into the sum',
+            f'--objectives={objectives}: the task {task.name} trains '
+            f'{task.row}; write {task.row}:1 into the sum',
         )
-    settings_by_flag = {
-        f'{row}.{name}': value for name, value in settings.items()
-    }
     return choices.decided(
-        settings_by_flag | read_examples(objectives, choices),
-        objectives=objectives,
+        read_examples(objectives, choices), objectives=objectives
     )
-
-
-def prepare(
-    task: Task,
-    splits: Mapping[str, TableExamples],
-    choices: FinetuneChoices,
-    started: 'Loaded | None' = None,
-    extra: TableExamples | None = None,
-) -> PreparedTask:
-    """Prepares runs on the examples of tables, see `prepare_task`.
-
-    `splits` are 'train' and 'heldout'; texts of `extra` have no labels.
-
-    Raises:
-        UsageError: --init is missing, or choices contradict each other.
-        ValueError: the tables or --init cannot be read, or a held-out class
-            does not occur in training.
-    """
-    choices, row = with_objectives(task, choices), task.row
-    splits = {split: splits[split] for split in ('train', 'heldout')}
-    splits['train'] = splits['train'].subset(choices.examples)
-    texts = choices.settings.get(f'{row}.texts') or 'joined'
-    if splits['train'].choices is not None:
-        texts = 'choices'
-    targets = {split: task.targets(table) for split, table in splits.items()}
-    counts = {split: task.counts(x) for split, x in targets.items()}
-    fields: dict[str, Any] = {}
-    say_labels(task, splits['train'], counts['train'])
-    if task.labels:
-        # If `multilabel`, every second count is of a yes.
-        train, heldout = (
-            counts[split][task.multilabel :: 1 + task.multilabel] > 0
-            for split in ('train', 'heldout')
-        )
-        lacking = heldout & ~train
-        # Then neither its frequency is known, nor anything of it learned.
-        if lacking.any():
-            raise errors.InputError(
-                'class_without_example',
-                f'{splits["train"].where}: none of the '
-                f'{len(targets["train"]):,} examples is '
-                f'{task.class_names[lacking.argmax()]!r}, which '
-                f'{splits["heldout"].where} has; take more of them',
-            )
-        choices = choices.decided({
-            'label.classes': len(task.labels),
-            'label.multilabel': task.multilabel,
-            'label.texts': texts,
-        })
-        fields['labels'] = task.class_names
-    if extra is not None:
-        known = targets['train']
-        unknown = np.full(
-            (len(extra.first), *known.shape[1:]),
-            -1 if task.labels else np.nan,
-            known.dtype,
-        )
-        targets['train'] = np.concatenate([known, unknown])
-        splits['train'] = tables.joined(splits['train'], extra)
-    inputs = {split: texts_of(table, texts) for split, table in splits.items()}
-
-    def read(loaded: 'Loaded', _: Mapping[str, Any]) -> dict[str, TaskSplit]:
-        formatted = {}
-        for split, table in splits.items():
-            examples = format_examples(
-                loaded, inputs[split], choices.seq_len, table.where,
-                {row: targets[split]}, {row: counts[split]},
-            )  # fmt: skip
-            formatted[split] = TaskSplit(
-                examples, [targets[split]], table.where, len(table.first),
-                (table.first, table.second), measure_of(task),
-                functools.partial(
-                    of_targets, task.metrics[0], targets[split],
-                    task.class_names,
-                ),
-            )  # fmt: skip
-        return formatted
-
-    pairs = inputs['train'][0][1] is not None
-    return prepare_task(task, choices, read, started, pairs, **fields)
-
-
-def say_labels(task: Task, table: TableExamples, counts: np.ndarray) -> None:
-    """Prints the labels of a training table, by frequency, and doubts.
-
-    `counts` are of the targets, see `Task.counts`.
-    """
-    rows = f'{len(table.first):,} rows'
-    if not task.labels:
-        least, most = table.scores.min(), table.scores.max()
-        print(f'{table.where}: numbers of {rows}, {least:g} to {most:g}',
-              flush=True)  # fmt: skip
-        return
-    counts = counts[task.multilabel :: 1 + task.multilabel].tolist()
-    by_label = dict(zip(task.class_names, counts, strict=True))
-    print(labels.line(table.where, by_label, rows), flush=True)
-    if not task.multilabel:
-        for doubt in labels.doubts(table.where, by_label):
-            print(doubt, flush=True)
 
 
 def with_steps(choices: FinetuneChoices, examples: int) -> FinetuneChoices:
@@ -683,18 +455,13 @@ def leave_to_chief(prepared: PreparedTask) -> None:
 
 
 def train_all(
-    task: Task,
-    prepared: PreparedTask,
-    chosen: Mapping[str, Any],
-    tested: Callable[[pathlib.Path], dict[str, Any]] = lambda folder: {},
+    task: Task, prepared: PreparedTask, chosen: Mapping[str, Any]
 ) -> tuple[pathlib.Path, dict[str, Any]]:
     """Trains once, or all runs of --sweep and --seeds.
 
     Args:
         task: of the runs.
         prepared, chosen: as in `train_once`.
-        tested: returns further scores of a run's workdir, by 'test_' and
-            metric.
 
     Returns:
         The workdir with the best weights, and its entries of metrics.json.
@@ -718,7 +485,7 @@ def train_all(
         folder: pathlib.Path, best: Mapping[str, Any], **changes: Any
     ) -> dict[str, Any]:
         sentences = nothing_learned(task, prepared, best, **changes)
-        return sentences | tested(folder)
+        return sentences | task.test(folder)
 
     several = choices.strategy == 'multiworker'
     if several and (grid or len(seeds) > 1):
@@ -751,8 +518,20 @@ def train_all(
                 (folder, {**result(task, best), **more})
             )
     prepared.labelled.shared.clear()
-    metric = task.metrics[0]
-    table = {}
+    return compared(task.metrics[0], runs)
+
+
+def compared(
+    metric: str,
+    runs: Mapping[str, Sequence[tuple[pathlib.Path, Mapping[str, Any]]]],
+) -> tuple[pathlib.Path, dict[str, Any]]:
+    """Prints means over seeds, of (workdir, values) by combination.
+
+    Returns:
+        The workdir with the best value of the metric, and its values with a
+        table of all.
+    """
+    table: dict[str, dict[str, float]] = {}
     for name, results in runs.items():
         table[name], figures = {}, []
         for key, before in ((metric, ''), (f'test_{metric}', 'test_')):
@@ -830,31 +609,6 @@ def finished_run(
     return json.loads(path.read_text())
 
 
-def predict(loaded: 'Loaded', task: Task, table: TableExamples) -> np.ndarray:
-    """Predicts probabilities of classes [n, C], or numbers [n]; float32."""
-    if not task.labels:
-        return loaded.rate(table.first, table.second)
-    if table.choices is not None:
-        return loaded.choose(table.first, table.choices)
-    return loaded.classify(table.first, table.second)
-
-
-def draw(
-    workdir: pathlib.Path, task: Task, table: TableExamples, out: pathlib.Path
-) -> None:
-    """Draws a confusion matrix into OUT/confusion.png, of single classes."""
-    if not task.labels or task.multilabel:
-        return
-    import infoword_tf
-
-    loaded = infoword_tf.load(workdir)
-    predictions = predict(loaded, task, table).argmax(axis=1)
-    measures.draw_confusion(
-        out / 'confusion.png', task.class_names, task.targets(table),
-        predictions,
-    )  # fmt: skip
-
-
 def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
     """Selects the printed values of the best record of metrics.jsonl."""
     prefix = f'heldout/{task.row}/'
@@ -898,14 +652,6 @@ def nothing_learned(
     if sentence and choices.sweep:
         sentence += ', without --sweep'
     return {NOTHING_LEARNED: sentence} if sentence else {}
-
-
-def copy_best(best: pathlib.Path, out: pathlib.Path, name: str) -> None:
-    """Copies a file of the best of several runs to the folder of all."""
-    if best != out:
-        with files.written(out / name) as partial:
-            shutil.copyfile(best / name, partial)
-        print(f'{out / name}: those of {best.name}', flush=True)
 
 
 def finish(

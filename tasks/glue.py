@@ -19,12 +19,14 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
-from infoword_tf.training.checks import refuse_unknown_rows
-from tasks import finetune, glue_layout
+from infoword_tf.training.begin import refuse_unknown_rows
+from tasks import classify, finetune, glue_layout
+from tasks.task import HELDOUT, TRAIN
+from tasks.texts import TextTask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,86 +46,91 @@ class GlueChoices(TaskChoices, finetune.FinetuneChoices):
     """Choices of the command."""
 
 
-def task_of(name: str) -> finetune.Task:
-    """Returns a task of GLUE for fine-tuning."""
-    task = glue_layout.TASKS[name]
-    return finetune.Task(name, task.measures, task.labels, task.names)
+@dataclasses.dataclass(frozen=True)
+class Glue(TextTask):
+    """A task of GLUE; `splits` may have 'dev_mm', 'test' and 'test_mm'."""
 
+    choices = TaskChoices
 
-def splits_of(choices: TaskChoices) -> dict[str, Any]:
-    """Reads training and dev examples, and all other files of the task.
+    @classmethod
+    def of(cls, name: str, **splits: Any) -> Self:
+        """Makes a task by name."""
+        task = glue_layout.TASKS[name]
+        return cls(name, task.measures, task.labels, task.names, splits=splits)
 
-    Raises:
-        UsageError: --task or --data_dir is missing.
-    """
-    commands.require(
-        vars(choices),
-        task='one of GLUE, rte say',
-        data_dir="the folder of GLUE's data, or tfds:glue",
-    )
-    name, data_dir = choices.task, choices.data_dir
-    splits = {
-        'train': glue_layout.read(name, data_dir, 'train'),
-        'heldout': glue_layout.read(name, data_dir, 'dev'),
-    }
-    for split in ('dev_mm', 'test', 'test_mm'):
-        if split not in glue_layout.TASKS[name].files:
-            continue
-        if split.startswith('test') and not choices.test:
-            continue
-        try:
-            splits[split] = glue_layout.read(name, data_dir, split)
-        except FileNotFoundError:
-            print(f'{name} has no {split} file: left out', flush=True)
-    return splits
+    @classmethod
+    def read(cls, choices: TaskChoices, model: str | None = None) -> Self:
+        """Reads training and dev examples, and all other files of the task.
 
-
-def answer(
-    workdir: pathlib.Path, name: str, splits: dict[str, Any], out: pathlib.Path
-) -> dict[str, float]:
-    """Predicts the dev file and all other files with the selected weights.
-
-    Returns:
-        By 'mm_' and metric, the scores of MNLI's second dev file.
-    """
-    import infoword_tf
-
-    task, scores = task_of(name), {}
-    finetune.draw(workdir, task, splits['heldout'], out)
-    for split in ('test', 'test_mm', 'dev_mm'):
-        if split not in splits:
-            continue
-        loaded = infoword_tf.load(workdir)
-        predictions = finetune.predict(loaded, task, splits[split])
-        if split == 'dev_mm':
-            targets = task.targets(splits[split])
-            worth = finetune.measured(task, predictions, targets)
-            scores = {f'mm_{k}': round(v, 6) for k, v in worth.items()}
-            continue
-        if task.labels:
-            predictions = predictions.argmax(axis=1)
-        file = 'predictions.tsv' if split == 'test' else 'predictions_mm.tsv'
-        glue_layout.write_predictions(out / file, name, predictions)
-        print(
-            f'{out / file}: {len(predictions):,} predictions; GLUE wants '
-            f'them as {glue_layout.TASKS[name].submission[split]}',
-            flush=True,
+        Raises:
+            UsageError: --task or --data_dir is missing.
+        """
+        commands.require(
+            vars(choices),
+            task='one of GLUE, rte say',
+            data_dir="the folder of GLUE's data, or tfds:glue",
         )
-    return scores
+        name, data_dir = choices.task, choices.data_dir
+        splits = {
+            TRAIN: glue_layout.read(name, data_dir, 'train'),
+            HELDOUT: glue_layout.read(name, data_dir, 'dev'),
+        }
+        for split in ('dev_mm', 'test', 'test_mm'):
+            if split not in glue_layout.TASKS[name].files:
+                continue
+            if split.startswith('test') and not choices.test:
+                continue
+            try:
+                splits[split] = glue_layout.read(name, data_dir, split)
+            except FileNotFoundError:
+                print(f'{name} has no {split} file: left out', flush=True)
+        return cls.of(name, **splits)
+
+    @classmethod
+    def regresses(cls, choices: TaskChoices) -> bool:
+        """Tells whether the task is one of numbers."""
+        return glue_layout.TASKS[choices.task].regress
+
+    def with_texts(self, choices: Any) -> Self:
+        """Reads the texts of --extra, in the columns of the task."""
+        text, pair, _ = glue_layout.TASKS[self.name].columns
+        choices = choices.decided(text=text, pair=pair)
+        extra = classify.read(choices.extra, choices, labelled=False)
+        return dataclasses.replace(self, extra=extra)
+
+    def write(self, workdir: pathlib.Path, out: pathlib.Path) -> dict[str, Any]:
+        """Predicts the dev file and all other files with the best weights.
+
+        Returns:
+            By 'mm_' and metric, the scores of MNLI's second dev file.
+        """
+        import infoword_tf
+
+        scores = super().write(workdir, out)
+        for split in ('test', 'test_mm', 'dev_mm'):
+            if split not in self.splits:
+                continue
+            table = self.splits[split]
+            predictions = self.predict(infoword_tf.load(workdir), table)
+            if split == 'dev_mm':
+                worth = self.measured(predictions, self.targets(table))
+                scores = {f'mm_{k}': round(v, 6) for k, v in worth.items()}
+                continue
+            file = f'{split.replace("test", "predictions")}.tsv'
+            decided = self.predictions(predictions)
+            glue_layout.write_predictions(out / file, self.name, decided)
+            print(
+                f'{out / file}: {len(predictions):,} predictions; GLUE wants '
+                f'them as {glue_layout.TASKS[self.name].submission[split]}',
+                flush=True,
+            )
+        return scores
 
 
 @commands.takes(GlueChoices, check=refuse_unknown_rows)
 def run(choices: GlueChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Fine-tunes on a task of GLUE, and predicts the test file."""
-    commands.require(vars(choices), workdir='a folder for this run')
-    finetune.check_inits(choices.init)
-    splits = splits_of(choices)
-    out = pathlib.Path(choices.workdir)
-    task = task_of(choices.task)
-    prepared = finetune.prepare(task, splits, choices)
-    workdir, values = finetune.train_all(task, prepared, chosen)
-    values |= answer(workdir, choices.task, splits, out)
-    return finetune.finish(out, values)
+    return finetune.main(Glue, choices, chosen)
 
 
 if __name__ == '__main__':

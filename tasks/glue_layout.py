@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from infoword_tf import errors, files
-from infoword_tf.data import tables
+from infoword_tf.data import labelling, tables
 
 _COLA = ('source', 'label', 'star', 'sentence')  # columns without a header line
 _FILES = {'train': ('train.tsv',), 'dev': ('dev.tsv',), 'test': ('test.tsv',)}
@@ -130,7 +130,7 @@ TASKS = {
 }  # fmt: skip
 
 
-def read(name: str, data_dir: str, split: str) -> tables.TableExamples:
+def read(name: str, data_dir: str, split: str) -> labelling.TableExamples:
     """Reads a split of a task.
 
     Args:
@@ -160,16 +160,14 @@ def read(name: str, data_dir: str, split: str) -> tables.TableExamples:
     else:
         table = _open_file(task, pathlib.Path(data_dir), split)
     text, pair, label = columns
-    examples = tables.examples_of(
-        table,
-        text,
-        pair,
-        None if split.startswith('test') else label,
-        task.regress,
+    if split.startswith('test'):
+        label = None
+    examples = labelling.examples_of(
+        table, labelling.TableColumns(text, pair, label, task.regress)
     )
     if examples.labels is None:
         return examples
-    labels = [task.labels[i] for i in tables.known_labels(examples, known)]
+    labels = [task.labels[i] for i in labelling.known_labels(examples, known)]
     return examples._replace(labels=labels)
 
 

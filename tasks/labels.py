@@ -7,7 +7,7 @@ a label, several labels in one cell, numbers in place of names.
 from collections.abc import Iterable, Iterator, Mapping
 
 from infoword_tf.choices import DELIMITERS
-from infoword_tf.data.tables import NO_LABEL
+from infoword_tf.data.labelling import NO_LABEL
 
 _SHOWN = 3  # labels at either end, where there are more than twice as many
 _SEPARATORS = [x for x in DELIMITERS.values() if not x.isspace()]

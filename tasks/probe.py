@@ -33,9 +33,10 @@ import numpy as np
 
 from infoword_tf import commands, errors
 from infoword_tf.choices import TextChoices, again, flag
-from infoword_tf.data import tables
-from infoword_tf.data.tables import TableExamples
-from tasks import measures, retrieval
+from infoword_tf.data import labelling, tables
+from infoword_tf.data.labelling import TableExamples
+from infoword_tf.evaluation import measures
+from tasks import retrieval
 
 OUTER, INNER = 10, 5  # folds that score without --dev, and that choose C
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # C, the inverse of the penalty
@@ -105,8 +106,8 @@ def read(choices: ProbeChoices) -> tuple[TableExamples, TableExamples | None]:
 
     def table(name: str) -> TableExamples:
         opened = tables.open_table(name, delimiter=choices.delimiter)
-        examples = tables.examples_of(
-            opened, choices.text, label=choices.label
+        examples = labelling.examples_of(
+            opened, labelling.TableColumns(choices.text, label=choices.label)
         )
         for note in examples.notes:
             print(note, flush=True)
@@ -283,10 +284,12 @@ def run(choices: ProbeChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     )
     workdir = retrieval.check_source(choices, 'pooling')
     train, dev = read(choices)
-    classes = tables.classes(train)
+    classes = labelling.classes(train)
     _check_folds(train, INNER if dev else OUTER)
     splits = [train, dev] if dev else [train]
-    targets = np.concatenate([tables.known_labels(s, classes) for s in splits])
+    targets = np.concatenate(
+        [labelling.known_labels(split, classes) for split in splits]
+    )
     texts = [text for split in splits for text in split.first]
     count = len(train.first)
     # Complains before texts are encoded.

@@ -65,7 +65,7 @@ from infoword_tf.config import (
     read_exported,
 )
 from infoword_tf.data import tables
-from infoword_tf.evaluation import critics, ranking
+from infoword_tf.evaluation import bm25, critics, ranking
 from infoword_tf.evaluation.critics import Texts, Tokens
 from infoword_tf.evaluation.retrieval import (
     BLOCK,
@@ -78,11 +78,10 @@ from infoword_tf.evaluation.retrieval import (
     repeated,
     tune,
 )
+from infoword_tf.evaluation.trec import read_run, write_run
 from infoword_tf.folders import workdir_of
 from infoword_tf.text import strings
-from tasks import bm25
 from tasks.stages import Costs, Rate, by_pairs
-from tasks.trec import read_run, write_run
 from tasks.vectors import TokenFile, VectorFile, digest, file_of
 
 if TYPE_CHECKING:  # it imports TensorFlow

@@ -23,7 +23,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -31,14 +31,17 @@ from infoword_tf import commands
 from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
 from infoword_tf.evaluation.commonest import Commonest, of_answers
-from infoword_tf.training.checks import refuse_unknown_rows
+from infoword_tf.training.begin import refuse_unknown_rows
 from tasks import finetune, squad_scores
+from tasks.task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit
 
 if TYPE_CHECKING:
+    from infoword_tf.data.examples import Examples
     from infoword_tf.inference.loaded import Loaded
     from tasks.squad_answers import Predictions
     from tasks.squad_data import Features, Questions
 
+NAME = 'squad'
 # Of an answer that reads no question: words from where the context begins.
 FIRST_WORDS = (1, 2, 3, 5, 10, 20, 30)
 SEQ_LEN = 384  # as the epochs, of Devlin et al. 2019, §4.2, and its code
@@ -60,45 +63,6 @@ class SquadChoices(finetune.FinetuneChoices):
     epochs: float = again(
         finetune.FinetuneChoices, 'epochs', 2.0, shown=None,
         help='Training epochs; --steps sets the number of updates instead.')
-
-
-class Squad(finetune.Task):
-    """A task of the row `span`."""
-
-    @property
-    def row(self) -> str:
-        """Name of the row that learns the task."""
-        return 'span'
-
-
-TASK = Squad('squad', ('f1', 'exact'))
-
-
-def splits_of(choices: SquadChoices) -> 'dict[str, Questions]':
-    """Reads training and dev questions.
-
-    Raises:
-        UsageError: --train or --dev is missing.
-        FileNotFoundError, ValueError: a file cannot be read.
-    """
-    commands.require(
-        vars(choices),
-        train='a file of SQuAD to train on',
-        dev='a file of SQuAD to choose the weights by',
-    )
-    for path in (choices.train, choices.dev):
-        if not pathlib.Path(path).is_file():  # before TensorFlow is imported
-            raise FileNotFoundError(f'{path}: there is no such file')
-
-    from tasks import squad_data
-
-    return {
-        split: squad_data.read(pathlib.Path(path), choices.version2).subset(n)
-        for split, path, n in (
-            ('train', choices.train, choices.examples),
-            ('heldout', choices.dev, choices.dev_examples),
-        )
-    }
 
 
 def judged(
@@ -175,61 +139,13 @@ def measure_of(
     return measure
 
 
-def prepare(
-    splits: 'Mapping[str, Questions]',
-    choices: finetune.FinetuneChoices,
-    version2: bool,
-    started: 'Loaded | None' = None,
-) -> finetune.PreparedTask:
-    """Prepares runs on windows over the contexts; as `finetune.prepare`.
-
-    Raises:
-        UsageError, ValueError: as `finetune.prepare`, or no question is left.
-    """
-    choices = finetune.with_objectives(TASK, choices, null=version2)
-
-    def read(
-        loaded: 'Loaded', settings: Mapping[str, Any]
-    ) -> dict[str, finetune.TaskSplit]:
-        from tasks import squad_data
-
-        windows = {}
-        for split, questions in splits.items():
-            features = squad_data.features(
-                questions,
-                loaded.template,
-                choices.seq_len,
-                split == 'train',
-                **settings,
-            )
-            examples = features.examples
-            notes = *features.notes, (
-                f'{questions.path}: {len(questions.ids):,} questions in '
-                f'{examples.size:,} windows'
-            )
-            print('\n'.join(notes), flush=True)
-            windows[split] = finetune.TaskSplit(
-                examples,
-                [examples.targets['span'], examples.candidates['span']],
-                str(questions.path),
-                len(questions.ids),
-                (questions.contexts, None),
-                measure_of(questions, features, version2, settings['longest']),
-                functools.partial(commonest_of, questions, version2),
-            )
-        return windows
-
-    return finetune.prepare_task(TASK, choices, read, started)
-
-
-def answered(workdir: pathlib.Path, questions: 'Questions') -> 'Predictions':
-    """Answers questions with the weights of a workdir."""
-    import infoword_tf
+def answered(loaded: 'Loaded', questions: 'Questions') -> 'Predictions':
+    """Answers questions with a workdir."""
     from infoword_tf.inference.reader import Answer
     from tasks.squad_answers import Predictions
 
     contexts = questions.contexts
-    replies = infoword_tf.load(workdir).answer(
+    replies = loaded.answer(
         [questions.texts.raw(i) for i in range(len(questions.ids))],
         [contexts.raw(i) for i in questions.context],
     )
@@ -256,40 +172,126 @@ def answered(workdir: pathlib.Path, questions: 'Questions') -> 'Predictions':
     return predictions
 
 
-def answer(
-    workdir: pathlib.Path,
-    questions: 'Questions',
-    version2: bool,
-    out: pathlib.Path,
-) -> dict[str, float]:
-    """Answers the dev questions with the selected weights, and scores answers.
+@dataclasses.dataclass(frozen=True)
+class Squad(Task):
+    """Questions that a context answers; `splits` are `Questions`.
 
-    The null threshold goes to the workdir, the predictions to `out`.
+    Attributes:
+        version2: whether a question may have no answer.
     """
-    from tasks import squad_answers
 
-    predictions = answered(workdir, questions)
-    scores, threshold = judged(questions, predictions, version2)
-    values = {name: round(value, 4) for name, value in scores.items()}
-    if version2:
-        values['null_threshold'] = threshold
-        config = Config.read(workdir).replace(null_threshold=threshold)
-        config.write(workdir)
-    squad_answers.write(out, predictions, threshold)
-    return values
+    choices = SquadChoices
+    row = 'span'
+    shared = ('null', 'end')
+
+    name: str = NAME
+    metrics: tuple[str, ...] = ('f1', 'exact')
+    version2: bool = False
+
+    @classmethod
+    def read(cls, choices: SquadChoices, model: str | None = None) -> Self:
+        """Reads training and dev questions.
+
+        Raises:
+            UsageError: --train or --dev is missing.
+            FileNotFoundError, ValueError: a file cannot be read.
+        """
+        commands.require(
+            vars(choices),
+            train='a file of SQuAD to train on',
+            dev='a file of SQuAD to choose the weights by',
+        )
+        paths = pathlib.Path(choices.train), pathlib.Path(choices.dev)
+        for path in paths:
+            if not path.is_file():  # before TensorFlow is imported
+                raise FileNotFoundError(f'{path}: there is no such file')
+
+        from tasks import squad_data
+
+        train, dev = (squad_data.read(x, choices.version2) for x in paths)
+        splits = {TRAIN: train, HELDOUT: dev.subset(choices.dev_examples)}
+        return cls(version2=choices.version2, splits=splits)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of the row that the examples decide."""
+        return {'null': self.version2}
+
+    def examples(
+        self, loaded: 'Loaded', settings: Mapping[str, Any], length: int
+    ) -> dict[str, TaskSplit]:
+        """Formats windows over the contexts as inputs of a model."""
+        from tasks import squad_data
+
+        windows = {}
+        for split in SPLITS:
+            questions = self.splits[split]
+            features = squad_data.features(
+                questions, loaded.template, length, split == TRAIN, **settings
+            )
+            examples, where = features.examples, str(questions.path)
+            notes = *features.notes, (
+                f'{where}: {len(questions.ids):,} questions in '
+                f'{examples.size:,} windows'
+            )
+            print('\n'.join(notes), flush=True)
+            windows[split] = TaskSplit(
+                examples,
+                [examples.targets['span'], examples.candidates['span']],
+                where,
+                len(questions.ids),
+                (questions.contexts, None),
+                measure_of(
+                    questions, features, self.version2, settings['longest']
+                ),
+                functools.partial(commonest_of, questions, self.version2),
+            )
+        return windows
+
+    def write(self, workdir: pathlib.Path, out: pathlib.Path) -> dict[str, Any]:
+        """Answers the dev questions, and scores answers.
+
+        The null threshold goes to the workdir, the predictions to `out`.
+        """
+        import infoword_tf
+        from tasks import squad_answers
+
+        questions = self.splits[HELDOUT]
+        predictions = answered(infoword_tf.load(workdir), questions)
+        scores, threshold = judged(questions, predictions, self.version2)
+        values = {name: round(value, 4) for name, value in scores.items()}
+        if self.version2:
+            values['null_threshold'] = threshold
+            config = Config.read(workdir).replace(null_threshold=threshold)
+            config.write(workdir)
+        squad_answers.write(out, predictions, threshold)
+        return values
+
+    def defaults(self, teacher: Config) -> dict[str, Any]:
+        """Returns choices of a student, by the Config of a teacher."""
+        return {'seq_len': teacher.max_length, 'epochs': finetune.EPOCHS}
+
+    def hashed(self, examples: 'Examples') -> list[np.ndarray]:
+        """Lists the targets, whose first place decides on the last one."""
+        return [examples.targets['span']]
+
+    def scores(self, head: Any, batch: Any) -> Any:
+        """Returns scores of both ends, [B, T, 2] float16."""
+        import tensorflow as tf
+
+        _, ends = head.both_ends(batch)
+        return tf.cast(tf.stack(ends, -1), tf.float16)
+
+    def judged(self, loaded: 'Loaded', scores: np.ndarray) -> dict[str, float]:
+        """Measures the answers of a teacher to held-out questions."""
+        questions = self.splits[HELDOUT]
+        return judged(questions, answered(loaded, questions), self.version2)[0]
 
 
 @commands.takes(SquadChoices, check=refuse_unknown_rows)
 def run(choices: SquadChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Fine-tunes on a file of SQuAD, and answers the dev file."""
-    commands.require(vars(choices), workdir='a folder for this run')
-    finetune.check_inits(choices.init)
-    splits = splits_of(choices)
-    prepared = prepare(splits, choices, choices.version2)
-    workdir, values = finetune.train_all(TASK, prepared, chosen)
-    out = pathlib.Path(choices.workdir)
-    values |= answer(workdir, splits['heldout'], choices.version2, out)
-    return finetune.finish(out, values)
+    return finetune.main(Squad, choices, chosen)
 
 
 if __name__ == '__main__':

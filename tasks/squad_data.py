@@ -22,9 +22,9 @@ import numpy as np
 import tensorflow as tf
 
 from infoword_tf import errors
-from infoword_tf.data import readers, records
+from infoword_tf.data import readers
 from infoword_tf.data.examples import Examples
-from infoword_tf.data.tables import subset
+from infoword_tf.data.labelling import subset
 from infoword_tf.inference.context_windows import (
     ContextWindows,
     add_questions,
@@ -136,7 +136,7 @@ class Questions:
     notes: tuple[str, ...] = ()
 
     def subset(self, count: int | None) -> Self:
-        """Returns so many questions, see `tables.subset`; None: all."""
+        """Returns so many questions, see `labelling.subset`; None: all."""
         if count is None or count >= len(self.ids):
             return self
         numbers = subset(len(self.ids), count)
@@ -292,11 +292,11 @@ def _paragraphs(
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
     kind = pathlib.Path(readers.unpacked(path)).suffix.removeprefix('.')
-    if kind in records.READERS:
+    if kind in readers.READERS:
         rows = (
             (_field(row, 'context', str, f'{path}, line {line}'),
              (f'{path}, line {line}', row))
-            for line, row in records.READERS[kind](path)
+            for line, row in readers.READERS[kind](path)
         )  # fmt: skip
         for context, group in itertools.groupby(rows, operator.itemgetter(0)):
             yield context, (entry for _, entry in group)

@@ -37,6 +37,7 @@ import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
+from infoword_tf.evaluation import measures
 from infoword_tf.evaluation.sts import (
     SETS,
     Encode,
@@ -48,7 +49,7 @@ from infoword_tf.evaluation.sts import (
     similarities,
     uniformity,
 )
-from tasks import measures, retrieval
+from tasks import retrieval
 
 
 @dataclasses.dataclass(frozen=True)

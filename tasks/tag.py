@@ -22,19 +22,22 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
 import dataclasses
+import itertools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.text import tags
-from infoword_tf.training.checks import refuse_unknown_rows
+from infoword_tf.training.begin import refuse_unknown_rows
 from tasks import finetune, labels, tag_data, tag_scores
+from tasks.task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit, copy_best
 
 if TYPE_CHECKING:
+    from infoword_tf.data.examples import Examples
     from infoword_tf.inference.loaded import Loaded
     from tasks.tag_windows import TaggedWindows
 
@@ -78,26 +81,6 @@ class TagChoices(TaggedChoices, finetune.FinetuneChoices):
         f'WORKDIR/{PREDICTIONS}.')
 
 
-class OtherFiles(NamedTuple):
-    """Files besides --train and --dev.
-
-    Attributes:
-        test, predict: of these flags, or None.
-    """
-
-    test: tag_data.Tagged | None
-    predict: tag_data.Tagged | None
-
-
-class Tagging(finetune.Task):
-    """A task of the row `tag`; `labels` are of words."""
-
-    @property
-    def row(self) -> str:
-        """Name of the row that learns the task."""
-        return NAME
-
-
 def columns_of(choices: TaggedChoices) -> tag_data.TagColumns:
     """Returns where files have words and labels."""
     return tag_data.TagColumns(
@@ -115,53 +98,6 @@ def read(path: str, choices: TaggedChoices) -> tag_data.Tagged:
     return tag_data.read(path, columns_of(choices)).spelled(choices.scheme)
 
 
-def splits_of(choices: TaggedChoices) -> dict[str, tag_data.Tagged]:
-    """Reads training and dev texts.
-
-    Raises:
-        UsageError: --train or --dev is missing.
-        FileNotFoundError, ValueError: as `read`.
-    """
-    commands.require(
-        vars(choices),
-        train='a file of labelled words to train on',
-        dev='a file to choose the weights by',
-    )
-    splits = {
-        'train': read(choices.train, choices),
-        'heldout': read(choices.dev, choices),
-    }
-    marked = {
-        split: tags.marks_spans([x for text in tagged.tags for x in text])
-        for split, tagged in splits.items()
-    }
-    if marked['train'] != marked['heldout']:
-        spans, others = ('train', 'heldout')[:: 1 if marked['train'] else -1]
-        raise errors.InputError(
-            'tags_of_two_kinds',
-            f'{splits[spans].where} has labels of spans (B-, I-), and '
-            f'{splits[others].where} has others; is --column right?',
-        )
-    return splits
-
-
-def task_of(tagged: tag_data.Tagged) -> Tagging:
-    """Derives the task from the training texts.
-
-    Raises:
-        ValueError: there is a single label.
-    """
-    labels = tag_data.labels_of(tagged)
-    if len(labels) < 2:
-        raise errors.InputError(
-            'single_tag',
-            f'{tagged.where}: all words have the label {labels[0]!r}, of which '
-            'nothing can be learned; is --column right?',
-        )
-    metrics = tag_scores.truth_of(tagged.tags, labels).metrics
-    return Tagging(NAME, metrics, labels)
-
-
 def measure_of(
     features: 'TaggedWindows', truth: tag_scores.Truth
 ) -> Callable[..., dict[str, float]]:
@@ -177,49 +113,6 @@ def measure_of(
         return tag_scores.scores(truth, read)
 
     return measure
-
-
-def prepare(
-    task: Tagging,
-    splits: Mapping[str, tag_data.Tagged],
-    choices: finetune.FinetuneChoices,
-    started: 'Loaded | None' = None,
-) -> finetune.PreparedTask:
-    """Prepares runs on windows over the texts; as `finetune.prepare`."""
-    choices = finetune.with_objectives(
-        task, choices, classes=len(task.labels)
-    )
-    splits = {split: splits[split] for split in ('train', 'heldout')}
-    splits['train'] = splits['train'].subset(choices.examples)
-    say_labels(splits['train'])
-
-    def read(
-        loaded: 'Loaded', settings: Mapping[str, Any]
-    ) -> dict[str, finetune.TaskSplit]:
-        from tasks import tag_windows
-
-        windows = {}
-        for split, tagged in splits.items():
-            features = tag_windows.features(
-                tagged, task.labels, loaded.template, choices.seq_len,
-                settings['context'], settings['tokens'],
-            )  # fmt: skip
-            print('\n'.join(features.notes), flush=True)
-            truth = tag_scores.truth_of(tagged.tags, task.labels)
-            windows[split] = finetune.TaskSplit(
-                features.examples,
-                [features.examples.of_tokens[task.row]],
-                tagged.where,
-                len(tagged.words),
-                ([' '.join(text) for text in tagged.words], None),
-                measure_of(features, truth),
-                lambda truth=truth: truth.commonest,
-            )
-        return windows
-
-    return finetune.prepare_task(
-        task, choices, read, started, pairs=False, labels=task.labels
-    )
 
 
 def say_labels(tagged: tag_data.Tagged) -> None:
@@ -249,53 +142,6 @@ def labelled(
     )
 
 
-def others_of(choices: TagChoices) -> OtherFiles:
-    """Reads the files of --test and --predict.
-
-    Raises:
-        FileNotFoundError, ValueError: as `read`.
-    """
-    test = predict = None
-    if choices.test:
-        test = read(choices.test, choices)
-    if choices.predict:
-        columns = columns_of(choices)
-        predict = tag_data.read(choices.predict, columns, labelled=False)
-    return OtherFiles(test, predict)
-
-
-def tested(
-    folder: pathlib.Path, task: Tagging, others: OtherFiles
-) -> dict[str, Any]:
-    """Scores --test and labels --predict with the weights of a run.
-
-    Returns:
-        Scores by 'test_' and metric; predictions are written to the folder.
-    """
-    if others == (None, None):
-        return {}
-    import infoword_tf
-
-    loaded, results = infoword_tf.load(folder), {}
-    if others.test is not None:
-        truth, predicted = labelled(loaded, others.test, task.labels)
-        if truth.metrics == tag_scores.SPANS:
-            print(f'{others.test.where}, percent:', flush=True)
-            print(tag_scores.table(truth, predicted), flush=True)
-        results = {
-            f'test_{name}': round(value, 6)
-            for name, value in tag_scores.scores(truth, predicted).items()
-        }
-    if others.predict is not None:
-        tagged, path = others.predict, folder / PREDICTIONS
-        write_predictions(path, tagged, loaded.tag_words(tagged.words))
-        print(
-            f'{path}: {len(tagged.words):,} texts of {tagged.where}',
-            flush=True,
-        )
-    return results
-
-
 def write_predictions(
     path: pathlib.Path,
     tagged: tag_data.Tagged,
@@ -313,22 +159,172 @@ def write_predictions(
         partial.write_text('\n'.join(texts), encoding='utf-8')
 
 
+@dataclasses.dataclass(frozen=True)
+class Tagging(Task):
+    """Labels of words; `splits` are `Tagged` texts.
+
+    Attributes:
+        tests, unknown: texts of --test and --predict, or None.
+    """
+
+    choices = TaggedChoices
+    row = NAME
+    shared = ('tokens',)
+    pairs = False
+    alone = tuple(
+        x.name
+        for x in dataclasses.fields(TaggedChoices)
+        if x.name not in ('train', 'dev')
+    )
+    about = f'labels of words (--task={NAME})'
+
+    tests: tag_data.Tagged | None = None
+    unknown: tag_data.Tagged | None = None
+
+    @classmethod
+    def of(cls, train: tag_data.Tagged, heldout: tag_data.Tagged) -> Self:
+        """Derives labels and metrics from training texts.
+
+        Raises:
+            ValueError: there is a single label.
+        """
+        labels = tag_data.labels_of(train)
+        if len(labels) < 2:
+            raise errors.InputError(
+                'single_tag',
+                f'{train.where}: all words have the label {labels[0]!r}, of '
+                'which nothing can be learned; is --column right?',
+            )
+        metrics = tag_scores.truth_of(train.tags, labels).metrics
+        splits = {TRAIN: train, HELDOUT: heldout}
+        return cls(NAME, metrics, labels, splits=splits)
+
+    @classmethod
+    def read(cls, choices: TaggedChoices, model: str | None = None) -> Self:
+        """Reads training and dev texts.
+
+        Raises:
+            UsageError: --train or --dev is missing.
+            FileNotFoundError, ValueError: as `read` and `of`.
+        """
+        commands.require(
+            vars(choices),
+            train='a file of labelled words to train on',
+            dev='a file to choose the weights by',
+        )
+        both = [read(x, choices) for x in (choices.train, choices.dev)]
+        marked = [tags.marks_spans(itertools.chain(*x.tags)) for x in both]
+        if marked[0] != marked[1]:
+            spans, others = both[:: 1 if marked[0] else -1]
+            raise errors.InputError(
+                'tags_of_two_kinds',
+                f'{spans.where} has labels of spans (B-, I-), and '
+                f'{others.where} has others; is --column right?',
+            )
+        return cls.of(*both)
+
+    def with_others(self, choices: TagChoices) -> Self:
+        """Reads the files of --test and --predict; errors as of `read`."""
+        tests = unknown = None
+        if choices.test:
+            tests = read(choices.test, choices)
+        if choices.predict:
+            columns = columns_of(choices)
+            unknown = tag_data.read(choices.predict, columns, labelled=False)
+        return dataclasses.replace(self, tests=tests, unknown=unknown)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of the row that the examples decide."""
+        return {'classes': len(self.labels)}
+
+    def decide(self, choices: Any) -> dict[str, Any]:
+        """Returns `settings`, and prints the labels."""
+        say_labels(self.splits[TRAIN])
+        return self.settings
+
+    def examples(
+        self, loaded: 'Loaded', settings: Mapping[str, Any], length: int
+    ) -> dict[str, TaskSplit]:
+        """Formats windows over the texts as inputs of a model."""
+        from tasks import tag_windows
+
+        windows = {}
+        for split in SPLITS:
+            tagged = self.splits[split]
+            features = tag_windows.features(
+                tagged, self.labels, loaded.template, length,
+                settings['context'], settings['tokens'],
+            )  # fmt: skip
+            print('\n'.join(features.notes), flush=True)
+            truth = tag_scores.truth_of(tagged.tags, self.labels)
+            windows[split] = TaskSplit(
+                features.examples,
+                [features.examples.of_tokens[NAME]],
+                tagged.where,
+                len(tagged.words),
+                ([' '.join(text) for text in tagged.words], None),
+                measure_of(features, truth),
+                lambda truth=truth: truth.commonest,
+            )
+        return windows
+
+    def test(self, workdir: pathlib.Path) -> dict[str, Any]:
+        """Scores --test and labels --predict with the weights of a run.
+
+        Returns:
+            Scores by 'test_' and metric; predictions are written to the
+            workdir.
+        """
+        if self.tests is self.unknown is None:
+            return {}
+        import infoword_tf
+
+        loaded, results = infoword_tf.load(workdir), {}
+        if self.tests is not None:
+            truth, predicted = labelled(loaded, self.tests, self.labels)
+            if truth.metrics == tag_scores.SPANS:
+                print(f'{self.tests.where}, percent:', flush=True)
+                print(tag_scores.table(truth, predicted), flush=True)
+            results = {
+                f'test_{name}': round(value, 6)
+                for name, value in tag_scores.scores(truth, predicted).items()
+            }
+        if self.unknown is not None:
+            tagged, path = self.unknown, workdir / PREDICTIONS
+            write_predictions(path, tagged, loaded.tag_words(tagged.words))
+            print(
+                f'{path}: {len(tagged.words):,} texts of {tagged.where}',
+                flush=True,
+            )
+        return results
+
+    def write(self, workdir: pathlib.Path, out: pathlib.Path) -> dict[str, Any]:
+        """Copies the best predictions."""
+        if self.unknown is not None:
+            copy_best(workdir, out, PREDICTIONS)
+        return {}
+
+    def hashed(self, examples: 'Examples') -> list[np.ndarray]:
+        """Lists where words are, of which a CRF reads all together."""
+        return [examples.of_tokens[NAME] >= 0]
+
+    def scores(self, head: Any, batch: Any) -> Any:
+        """Returns scores of the labels of words, [B, T, C] float16."""
+        import tensorflow as tf
+
+        return tf.cast(head.word_scores(batch), tf.float16)
+
+    def judged(self, loaded: 'Loaded', scores: np.ndarray) -> dict[str, float]:
+        """Measures the labels of a teacher for held-out words."""
+        predicted = labelled(loaded, self.splits[HELDOUT], self.labels)
+        return tag_scores.scores(*predicted)
+
+
 @commands.takes(TagChoices, check=refuse_unknown_rows)
 def run(choices: TagChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Fine-tunes on labelled words, and scores and labels other files."""
-    commands.require(vars(choices), workdir='a folder for this run')
-    finetune.check_inits(choices.init)
-    splits = splits_of(choices)
-    task = task_of(splits['train'])
-    others = others_of(choices)
-    prepared = prepare(task, splits, choices)
-    workdir, values = finetune.train_all(
-        task, prepared, chosen, lambda folder: tested(folder, task, others)
-    )
-    out = pathlib.Path(choices.workdir)
-    if others.predict is not None:
-        finetune.copy_best(workdir, out, PREDICTIONS)
-    return finetune.finish(out, values)
+    return finetune.main(Tagging, choices, chosen)
 
 
 if __name__ == '__main__':

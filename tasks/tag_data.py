@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from infoword_tf import errors
-from infoword_tf.data import readers, tables
+from infoword_tf.data import labelling, readers, tables
 from infoword_tf.text import tags
 
 _TABLES = ('.jsonl', '.parquet', '.arrow')
@@ -64,10 +64,10 @@ class Tagged(NamedTuple):
     lines: np.ndarray
 
     def subset(self, count: int | None) -> Self:
-        """Returns so many texts, see `tables.subset`; None: all."""
+        """Returns so many texts, see `labelling.subset`; None: all."""
         if count is None or count >= len(self.words):
             return self
-        chosen = tables.subset(len(self.words), count)
+        chosen = labelling.subset(len(self.words), count)
         return self._replace(
             words=[self.words[i] for i in chosen],
             tags=self.tags and [self.tags[i] for i in chosen],

@@ -24,7 +24,7 @@ from infoword_tf import errors, files, progress
 from infoword_tf.config import WEIGHTS, TeacherConfig
 from infoword_tf.data import opened
 from infoword_tf.resolve import answering
-from tasks.finetune import Task
+from tasks.task import ANY_TABLE, Task
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 CHUNK = 1024  # examples of a file
 BATCH = 32  # examples that are computed together
 OF_TOKENS = 'span', 'tag'  # rows with scores of each token
+PATIENCE = 'patience'  # the row that learns a teacher's states
+# By row, the one that learns a teacher's scores.
+SOFT = {
+    'label': 'soft', 'score': 'soft_score', 'span': 'soft_span',
+    'tag': 'soft_tag',
+}  # fmt: skip
 
 
 def chunks_of(
@@ -86,7 +92,7 @@ class Teacher:
     Attributes:
         folder: the workdir.
         loaded: the workdir in memory.
-        row: 'label', 'score', 'span' or 'tag'.
+        task, row: what it knows, and the row that learned that.
         settings: of the row.
         depth, width: L and W.
         digest: of the weights.
@@ -101,7 +107,7 @@ class Teacher:
         """
         import infoword_tf
 
-        self.folder, self.row = folder, task.row
+        self.folder, self.task, self.row = folder, task, task.row
         self._graph: Any = None
         self.loaded = infoword_tf.load(folder)
         known = self.loaded.model.objectives
@@ -137,7 +143,7 @@ class Teacher:
             )
         known, names = self.loaded.config.task, {task.name}
         names |= {known.name} if known else set()
-        if len(names - {'classify'}) > 1:  # tasks.classify reads any table
+        if len(names - {ANY_TABLE}) > 1:
             raise errors.UsageError(
                 'teacher_of_other_task',
                 f'--teacher={folder} was fine-tuned on {known.name}, this is '
@@ -211,11 +217,7 @@ class Teacher:
         ]  # fmt: skip
         digest.update(json.dumps(arguments, sort_keys=True).encode())
         arrays = [examples.ids, examples.segments, examples.begins,
-                  examples.places]  # fmt: skip
-        if self.row == 'span':  # the last place after the true first one
-            arrays.append(examples.targets['span'])
-        if self.row == 'tag':  # words, of which a CRF reads all together
-            arrays.append(examples.of_tokens['tag'] >= 0)
+                  examples.places, *self.task.hashed(examples)]  # fmt: skip
         for array in arrays:
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
@@ -299,7 +301,10 @@ class Teacher:
         )
         where = self.loaded.model.reads[self.row]['examples'].where
         specials = self.loaded.tokenizer.specials
-        return EXAMPLES.make(text, None, {self.row: where}, specials)
+        rows = {self.row: where, PATIENCE: 'example'}  # for places of texts
+        unlearned = np.zeros(len(text.numbers), np.int32)
+        text = text._replace(targets={**text.targets, PATIENCE: unlearned})
+        return EXAMPLES.make(text, None, rows, specials)
 
     def traced(self, few: dict[str, Any], more: dict[str, Any]) -> Any:
         """Traces a graph from flat views to scores and states.
@@ -325,26 +330,13 @@ class Teacher:
         def compute(flat: dict[str, Any]) -> dict[str, Any]:
             batches, _ = model.batches(unflatten(flat), nothing)
             batch = batches[self.row]
-            if self.row == 'label':
-                outputs = {'scores': head.candidate_scores(batch)}
-            elif self.row == 'score':
-                outputs = {'scores': head.numbers(batch)}
-            elif self.row == 'tag':
-                scores = head.word_scores(batch)
-                outputs = {'scores': tf.cast(scores, tf.float16)}
-            else:
-                _, ends = head.both_ends(batch)
-                outputs = {'scores': tf.cast(tf.stack(ends, -1), tf.float16)}
-            view = batch.views['examples']
-            places = None  # where layers have states of all tokens
-            if self.row == 'span':
-                places = view.targets['span'][:, :, 2]
-            elif reads.everywhere:
-                places = view.places[self.row]
+            outputs = {'scores': self.task.scores(head, batch)}
+            places = batch.views['examples'].places
+            all_tokens = reads.everywhere or self.row not in places
             below = batch.layers('examples')[1:-1]  # [B, S or T, W] each
             for i, layer in enumerate(below):
-                if places is not None:
-                    layer = take(layer, places)
+                if all_tokens:
+                    layer = take(layer, places[PATIENCE])
                 state = unit(tf.cast(layer, tf.float32))
                 outputs[f'layer_{i + 1}'] = tf.cast(state, tf.float16)
             return outputs

@@ -30,9 +30,9 @@ import numpy as np
 from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.data import readers
+from infoword_tf.evaluation import measures
 from infoword_tf.inference import wordvectors
 from infoword_tf.inference.wordvectors import WordVectors
-from tasks import measures
 
 AT_ONCE = 256  # questions
 

@@ -22,7 +22,6 @@ from infoword_tf import errors, files
 from infoword_tf.config import Config
 from infoword_tf.data import (
     parallel,
-    records,
     sharded,
     tables,
     text_pairs,
@@ -146,7 +145,7 @@ def _zst(data: bytes) -> bytes:
 def _records(path: pathlib.Path) -> object:
     """Reads a corpus of the kind that the file's name says."""
     kind = path.name.split('.')[1]
-    reader = records.Records(kind, 'text')
+    reader = textfiles.Records(kind, 'text')
     reader.check([path])
     return list(reader.read([path], str(path)))
 

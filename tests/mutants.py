@@ -66,7 +66,7 @@ ALSO = {
     'infoword_tf/settings.py': 'test_config test_complaints',
     'infoword_tf/sizes.py': 'test_resolve',
     'infoword_tf/text': 'weights/test_added',
-    'infoword_tf/training/checks.py': 'test_complaints',
+    'infoword_tf/training/begin.py': 'test_complaints',
     'infoword_tf/training/distribution.py': 'test_workers',
     'infoword_tf/training/guide.py': 'test_keys test_sentence_runs',
     'infoword_tf/training/record.py': 'test_keys test_resume',

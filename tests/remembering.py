@@ -33,7 +33,10 @@ class Memory(NamedTuple):
 class Remembering(Encoder):
     """x + attention to the embeddings of this text and of the memory."""
 
-    remembers = has_memory = True
+    abilities = {
+        NAME: {}, 'memory': {}, 'both_sides': {'causal': False},
+        'causal': {'causal': True},
+    }  # fmt: skip
     causal: bool = setting(False, 'Whether tokens see no later ones.')
 
     def build(self):
@@ -110,9 +113,8 @@ def row(name='transformer_xl', view=None, **changes):
         view: changes of the `ViewSpec` of its view, by field.
         changes: of the row's other fields.
     """
-    fixed = next(iter(TABLE[name].encoders.values()))
-    fixed = {k: v for k, v in fixed.items() if k == 'causal'}
-    changes = {'encoders': {NAME: fixed}, **changes}
+    ways = {'causal', 'both_sides'} & {*TABLE[name].needs}
+    changes = {'needs': (*ways, NAME), **changes}
     entry = dataclasses.replace(TABLE[name], **changes)
     (read, *_) = TABLE[name].views
     other = VIEWS[read]._replace(**(view or {}))

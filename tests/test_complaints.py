@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from infoword_tf import commands, errors, prepare, show
-from tasks import bm25
+from infoword_tf.evaluation import bm25
 from tests import languages, places, quick, runs
 from tests.refused import refused
 from tests.runs import run

@@ -12,7 +12,6 @@ import io
 import itertools
 import json
 import os
-import pathlib
 import pkgutil
 import re
 import shutil
@@ -91,11 +90,10 @@ def faked(*names):
     return dict.fromkeys(['infoword_tf.load', *every], FAKE)
 
 
-# A fine-tuning whose runs are not trained.
+# A fine-tuning that ends before a run: the task has all that was read.
 UNTRAINED = {
-    'tasks.finetune.check_inits': None,
-    'tasks.finetune.train_all': lambda _, __, chosen, then: (
-        then(pathlib.Path('run')), ({}, {}))[1],
+    'tasks.finetune.check_inits': None, 'tasks.finetune.prepare': FAKE,
+    'tasks.finetune.train_and_write': Done,
 }  # fmt: skip
 # Kept of a result under the name of a flag.
 RESULTS = 'languages', 'pairs', 'sentences', 'tokenizer', 'tokens'
@@ -212,59 +210,39 @@ WAYS = {
         'test_by': 'label', 'test_only': ('0',), 'predict': '{}/b.csv',
         'workdir': '{}/other',
     }, {
-        **UNTRAINED, 'tasks.finetune.prepare': FAKE,
+        **UNTRAINED,
         'tasks.classify.Config.read': lambda *_: zoo.config('label'),
-        'tasks.classify.tested': FAKE,
-        'tasks.finetune.draw': Done,
     }),
     'classify numbers': Way('tasks.classify', {
         **ONE, **TABLE, 'label': 'number',
     }, {'separator': ';', 'drop_label': ('3',)}, {
-        'tasks.finetune.check_inits': None,
-        'tasks.finetune.prepare': FAKE,
+        **UNTRAINED,
         'tasks.classify.Config.read': lambda *_: zoo.config('label'),
-        'tasks.finetune.train_all': Done,
     }),
     'glue': Way('tasks.glue', {
         **ONE, 'task': 'cola', 'data_dir': '{}/glue',
     }, {
         'init': '{}/two', 'task': 'sst-2', 'data_dir': '{}/glue2',
         'test': False, 'workdir': '{}/other',
-    }, {
-        'tasks.finetune.check_inits': None, 'tasks.finetune.prepare': FAKE,
-        'tasks.finetune.train_all': lambda *_: ('run', {}),
-        'tasks.glue.answer': FAKE, 'tasks.finetune.finish': Done,
-    }),
+    }, UNTRAINED),
     'squad': Way('tasks.squad', {
         **ONE, 'train': '{}/a.json', 'dev': '{}/b.json',
     }, {
         'init': '{}/two', 'train': '{}/b.json', 'dev': '{}/a.json',
         'version2': True, 'dev_examples': 1, 'workdir': '{}/other',
-    }, {
-        'tasks.finetune.check_inits': None, 'tasks.squad.prepare': FAKE,
-        'tasks.finetune.train_all': lambda *_: ('run', {}),
-        'tasks.squad.answer': FAKE, 'tasks.finetune.finish': Done,
-    }),
+    }, UNTRAINED),
     'tag': Way('tasks.tag', {
         **ONE, 'train': '{}/a.conll', 'dev': '{}/b.conll',
     }, {
         'init': '{}/two', 'train': '{}/b.conll', 'dev': '{}/a.conll',
         'word_column': 1, 'column': 2, 'scheme': 'bioes',
         'test': '{}/a.conll', 'predict': '{}/b.conll', 'workdir': '{}/other',
-    }, {
-        **UNTRAINED, 'tasks.tag.prepare': FAKE,
-        'tasks.tag.tested': FAKE, 'tasks.finetune.copy_best': None,
-        'tasks.finetune.finish': Done,
-    }),
+    }, UNTRAINED),
     'tag lists': Way('tasks.tag', {
         **ONE, 'train': '{}/a.words.jsonl', 'dev': '{}/a.words.jsonl',
     }, {
         'words': 'other', 'labels': 'parts', 'names': ('O', 'B-A'),
-    }, {
-        **UNTRAINED, 'tasks.tag.prepare': FAKE,
-        'tasks.tag.tested': FAKE, 'tasks.finetune.copy_best': None,
-        'tasks.finetune.finish': Done,
-    }),
+    }, UNTRAINED),
     'whiten': Way('tasks.whiten', {**ONE, 'corpus': 'text:{}/a.txt'}, {
         **TWO, 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
         'sentences': 3, 'pooling': 'mean', 'dims': 2, 'epsilon': 0.5,
@@ -400,12 +378,12 @@ WAYS = {
         'optimizer': Into('bert', ('AdamW', 'schedule')),
         'seed': Into(3, ('open_sources', 'Batches', 'Model', 'Trainer')),
     }, dict.fromkeys([
-        'infoword_tf.training.run.batches.open_sources',
-        'infoword_tf.training.run.batches.Batches',
-        'infoword_tf.training.run.Model',
-        'infoword_tf.training.run.optim.AdamW',
-        'infoword_tf.training.run.optim.schedule',
-        'infoword_tf.training.run.State',
+        'infoword_tf.data.opened.batches.open_sources',
+        'infoword_tf.data.opened.batches.Batches',
+        'infoword_tf.training.build.Model',
+        'infoword_tf.training.build.optim.AdamW',
+        'infoword_tf.training.build.optim.schedule',
+        'infoword_tf.training.build.State',
         'infoword_tf.training.loop.Trainer',
         'infoword_tf.training.fit.Fit',
     ], SPY)),
@@ -414,7 +392,7 @@ WAYS = {
         'grace_seconds': 7.0,
     }, {
         'infoword_tf.training.loop.MicrobatchStep': SPY,
-        'infoword_tf.encoders.stack.remat': SPY,
+        'infoword_tf.encoders.encoder.remat': SPY,
         'infoword_tf.training.fit.Fit': SPY,
     }),
     'train around what is not finite': Way(TRAIN, {
@@ -473,7 +451,7 @@ WAYS = {
         'parallel': ('{}/tatoeba2/tatoeba.deu-eng.{deu,eng}',),
         'heldout_parallel': ('{}/tatoeba2/tatoeba.deu-eng.{deu,eng}',),
         'drop_equal': True,
-    }, {'infoword_tf.training.run.parallel.read': Done}),
+    }, {'infoword_tf.data.opened.parallel.read': Done}),
 }  # fmt: skip
 # Flags of these are those of `RunChoices`, which test_keys.py goes over; or
 # their own tests have each of them.

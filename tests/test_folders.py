@@ -13,7 +13,7 @@ from infoword_tf import convert, errors
 from infoword_tf import folders as subject
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import WEIGHTS, Config
-from infoword_tf.training import checks
+from infoword_tf.training import begin
 from tests import places, runs
 from tests.eager import eagerly
 from tests.refused import refused
@@ -67,7 +67,7 @@ class FoldersTest(absltest.TestCase):
             '{"additional_special_tokens": ["[FAR]"]}'
         )
         with contextlib.redirect_stderr(io.StringIO()) as printed:
-            other = subject.workdir_of(folder, checks.convert)
+            other = subject.workdir_of(folder, begin.convert)
         self.assertRegex(
             printed.getvalue(), "elsewhere: note: .*token '.FAR.' has no embed"
         )
@@ -89,7 +89,7 @@ class FoldersTest(absltest.TestCase):
         # And in the same process.
         (folder / 'config.json').write_text('{"model_type": "mamba"}')
         with refused('folder_not_converted', folder, "'mamba'", 'bert'):
-            subject.workdir_of(folder, checks.convert)
+            subject.workdir_of(folder, begin.convert)
         left = subject.files.cache_dir() / 'models'
         self.assertEmpty([x for x in left.iterdir() if x.name.startswith('.')])
 
@@ -143,7 +143,7 @@ class FoldersTest(absltest.TestCase):
             mock.patch.object(subject.subprocess, 'run') as run,
             contextlib.redirect_stderr(io.StringIO()) as printed,
         ):
-            actual = subject.workdir_of(SOURCE, checks.convert)
+            actual = subject.workdir_of(SOURCE, begin.convert)
         run.assert_not_called()
         self.assertEqual(actual, MADE)
         self.assertEqual((MADE / WEIGHTS).read_bytes(), expected)

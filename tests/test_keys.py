@@ -45,8 +45,8 @@ from infoword_tf.text import normalization
 from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from infoword_tf.training import guide, optim, record
-from infoword_tf.training.run import shape_of
-from tasks import retrieval, teacher, vectors
+from infoword_tf.training.build import shape_of
+from tasks import classify, retrieval, squad, teacher, vectors
 from tests import places, zoo
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -203,7 +203,9 @@ def of_teacher(
 ):  # fmt: skip
     """A teacher's outputs for examples."""
     instance = teacher.Teacher.__new__(teacher.Teacher)
-    instance.digest, instance.row, instance.settings = weights, row, settings
+    kinds = {'span': squad.Squad(), 'label': classify.Classify(labels=('a',))}
+    instance.digest, instance.settings = weights, settings
+    instance.task = kinds[row]
     instance.loaded = loaded(encoder=encoder)
     return instance.key(types.SimpleNamespace(
         ids=np.int32(ids), segments=np.int8(segments),
@@ -379,7 +381,7 @@ KEYS = {
         'time': (EARLY, LATE), 'id': (None, 'n'), 'columns': ('t', 't,u'),
         'delimiter': (None, ','),
     }),
-    'run.shape_of': Key(of_graphs, {
+    'build.shape_of': Key(of_graphs, {
         'rules': ('adamw', 'bert'), 'warmup_steps': (1, 2),
         'dropout': (0.1, 0.2), 'batch_size': (8, 4), 'steps': (9, 8),
         'microbatch': (None, 2), 'remat': (False, True), 'xla': (
@@ -415,7 +417,7 @@ OTHERS = {
     'tasks/embedding.py prepare': 'of `Embedder.key`',
     'tasks/embedding.py tokenizer_of': 'of `open_tokenizer`',
     'tasks/finetune.py write_corpus': 'all of what is written',
-    'tasks/finetune.py prepare_task': 'test_classify: other labels',
+    'tasks/finetune.py prepare': 'test_classify: other labels',
     'infoword_tf/evaluation/retrieval.py repeated': 'copies of a text',
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ from infoword_tf.data.batches import Batches, heldout_views, open_sources
 from infoword_tf.encoders import Inputs
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
-from infoword_tf.resolve import make_plan
+from infoword_tf.plan import make_plan
 from infoword_tf.training import distribution, loop, optim
 from infoword_tf.views import VIEWS
 from tests import places, remembering, runs, zoo

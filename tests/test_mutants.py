@@ -137,7 +137,7 @@ class DrawTest(absltest.TestCase):
     def test_the_mirror_is_first(self):
         first, second, *_ = mutants.tests_of('infoword_tf/layers/crf.py')
         self.assertEqual(first, 'tests/layers/test_crf.py')
-        self.assertEqual(second, 'tests/layers/test_activation.py')
+        self.assertEqual(second, 'tests/layers/test_attention.py')
         self.assertEqual(
             mutants.tests_of('infoword_tf/lazy.py'), ('tests/test_lazy.py',)
         )

@@ -23,10 +23,10 @@ from infoword_tf.choices import TextChoices
 from infoword_tf.data import (
     corpora,
     opened,
-    order,
     sharding,
     textfiles,
 )
+from infoword_tf.data import source as sources
 from infoword_tf.data import store as stores
 from infoword_tf.data.windows import WindowSource
 from tests import corpus as topics
@@ -187,7 +187,7 @@ class PrepareTest(parameterized.TestCase):
         prepared(folder / 'store', shard_size=0.02, **text)
         read = {}
         for block in (None, 4000):
-            with mock.patch.object(order, 'GROUP', 3):
+            with mock.patch.object(sources, 'GROUP', 3):
                 sharded_store = text_of(f'store:{folder}/store').train
                 source, plain = (
                     WindowSource(store, 16, 32, 3, shuffle_block=block)
@@ -207,8 +207,8 @@ class PrepareTest(parameterized.TestCase):
         # Three blocks, each of one shard or two.
         self.assertLessEqual(read[4000], 6)
         starts = np.concatenate([
-            order.visited(np.arange(32) + 32 * step, source.windows, 3, 2,
-                          source.block)
+            sources.visited(np.arange(32) + 32 * step, source.windows, 3,
+                            2, source.block)
             for step in range(source.windows // 32)
         ])  # fmt: skip
         self.assertLen(set(starts.tolist()), source.windows // 32 * 32)

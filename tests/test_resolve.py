@@ -1,5 +1,6 @@
 """Decisions of a run: every complaint, every default, in any order."""
 
+import contextlib
 import dataclasses
 import itertools
 import pathlib
@@ -140,12 +141,14 @@ class ComplaintsTest(parameterized.TestCase):
 
     def test_rows_whose_settings_fix_an_argument_differently(self):
         other = dataclasses.replace(
-            TABLE['transformer_xl'],
-            objective=lm.NextTokens,
-            encoders={'relative': {'causal': True, 'activation': 'gelu_erf'}},
+            TABLE['transformer_xl'], objective=lm.NextTokens, needs=('gelu',)
         )
+        gelu = {'causal': True, 'activation': 'gelu_erf'}
         published = {'transformer_xl.published': True}
-        with mock.patch.dict(TABLE, other=other):
+        with (
+            mock.patch.dict(TABLE, other=other),
+            mock.patch.dict(ENCODERS['relative'].abilities, gelu=gelu),
+        ):
             for rows in ('other,transformer_xl', 'transformer_xl,other'):
                 self.refused(
                     'rows_fix_other_encoders', 'transformer_xl',
@@ -389,7 +392,7 @@ class DefaultsTest(parameterized.TestCase):
             if known.flag:
                 self.assertEqual(arguments[name], known.default)
         for row, entry in actual.rows.items():
-            encoders = decided(TABLE[row].encoders, entry.settings)
+            encoders = TABLE[row].encoders(entry.settings)
             self.assertContainsSubset(encoders[actual.encoder.name], arguments)
         self.assertEqual(Config.from_json(actual.to_json()), actual)
         ENCODERS[actual.encoder.name](**arguments)  # takes them all
@@ -502,6 +505,24 @@ class DefaultsTest(parameterized.TestCase):
         lexical = resolve(choices, started).config(V).lexical
         self.assertEqual(lexical.transform_activation, 'relu')
 
+    @parameterized.parameters(
+        # Without the transform there is no bias that makes weights 0.
+        (None, 'init', 'tokens', False), (False, 'init', 'tokens', False),
+        (True, 'init', 'vocabulary', True), (True, 'tokens', 'tokens', False),
+        (False, 'vocabulary', 'vocabulary', False),
+    )  # fmt: skip
+    def test_what_gives_weights_to_tokens(self, old, terms, head, transform):
+        started = config_of('bert_nce' if old is None else 'mlm')
+        if old:
+            started = config_of('mlm', settings={'mlm.transform': True})
+        settings = {
+            'simcse.critic': 'lexical', 'sentences.pairs': 2,
+            'simcse.terms': terms,
+        }  # fmt: skip
+        choices = ModelChoices('simcse', settings=settings)
+        lexical = resolve(choices, started).config(V).lexical
+        self.assertEqual((lexical.head, lexical.transform), (head, transform))
+
     def test_rows_of_no_weight_are_left_out(self):
         actual = resolve(ModelChoices('mlm:2,plm:0'))
         self.assertEqual(list(actual.rows), ['mlm'])
@@ -543,7 +564,7 @@ class DefaultsTest(parameterized.TestCase):
     def test_the_encoder(self):
         for row, entry in TABLE.items():
             defaults = {k: x.default for k, x in entry.settings.items()}
-            for name in decided(entry.encoders, defaults):
+            for name in entry.encoders(defaults):
                 actual = config_of(row, encoder=name)
                 self.assertEqual(actual.encoder.name, name)
         # Without a choice, the first that all allow.
@@ -669,7 +690,7 @@ class VectorTest(parameterized.TestCase):
         self.assertLen(set(ranks), len(ranks))
         others = [e for row in vectors if row != 'elmo'
                   for e in zoo.encoders_of(row)]  # fmt: skip
-        self.assertNoCommonElements(TABLE['elmo'].encoders, others)
+        self.assertNoCommonElements(zoo.encoders_of('elmo'), others)
         for row, vector in vectors.items():
             if not vector.priority and row != 'elmo':  # which is never in a sum
                 self.assertEqual(vector, Vector(layout=vector.layout), row)
@@ -719,9 +740,12 @@ class OrderTest(parameterized.TestCase):
 
     def test_same_encoder(self):
         """Takes the first of ENCODERS where all rows allow two."""
-        both = {'lookup': {}, 'transformer': {}}
-        turned = dataclasses.replace(TABLE['ict'], encoders=both)
-        with mock.patch.dict(TABLE, turned=turned):
+        turned = dataclasses.replace(TABLE['ict'], needs=('turning',))
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(mock.patch.dict(TABLE, turned=turned))
+            for name in ('lookup', 'transformer'):
+                able = mock.patch.dict(ENCODERS[name].abilities, turning={})
+                stack.enter_context(able)
             for objectives in ('turned', 'ict,turned', 'turned,ict'):
                 actual = resolve(ModelChoices(objectives)).encoder.name
                 self.assertEqual(actual, 'transformer')

@@ -16,7 +16,7 @@ from infoword_tf.config import (
     TokenizerConfig,
 )
 from infoword_tf.encoders import ENCODERS
-from infoword_tf.objectives import TABLE, decided
+from infoword_tf.objectives import TABLE
 from infoword_tf.text.sentencepiece import SentencePiece
 from infoword_tf.views import Reads
 from infoword_tf.views.view import CAPTIONS
@@ -355,7 +355,7 @@ class CommandTest(parameterized.TestCase):
         row = next(
             row for row, entry in TABLE.items()
             if row not in LABELLED
-            and name in decided(entry.encoders, settings_of(entry))
+            and name in entry.encoders(settings_of(entry))
         )  # fmt: skip
         words = [*WORDS, *' '.join(TWO).lower().split()]
         workdir = self.workdir(words, encoder=name, **{row: {}})

@@ -24,7 +24,7 @@ from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.data.store import SEPARATOR
 from infoword_tf.objectives import SUMS
 from infoword_tf.training import (
-    checks,
+    begin,
     distribution,
     fit,
     loop,
@@ -402,7 +402,7 @@ class FlagsReachTest(absltest.TestCase):
             ({**early, 'best': True}, False),
             ({'best': True, **several}, False),
         ):
-            checks.refuse_contradicting_ends(RunChoices(**changes), labelled)
+            begin.refuse_contradicting_ends(RunChoices(**changes), labelled)
 
 
 class NspTest(absltest.TestCase):

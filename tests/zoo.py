@@ -36,7 +36,6 @@ from infoword_tf.model import Model
 from infoword_tf.objectives import (
     TABLE,
     Statistics,
-    decided,
     flag_of,
     parse,
 )
@@ -44,7 +43,6 @@ from infoword_tf.objectives.span import BINS
 from infoword_tf.resolve import (
     ModelChoices,
     Resolved,
-    allowed_encoders,
     resolve,
 )
 from infoword_tf.training import loop, optim
@@ -580,7 +578,7 @@ def encoders_of(row: str) -> list[str]:
             encoder
             for case in CASES.values()
             if row in case.rows
-            for encoder in decided(TABLE[row].encoders, case.settings_of(row))
+            for encoder in TABLE[row].encoders(case.settings_of(row))
         )
     )
 
@@ -600,7 +598,7 @@ def config_of(
         arguments['layers'] = case.layers
     for row in case.rows:
         settings = actual.rows[row].settings
-        arguments.update(allowed_encoders(row, settings)[case.encoder])
+        arguments.update(TABLE[row].encoders(settings)[case.encoder])
     encoder = dataclasses.replace(actual.encoder, arguments=arguments)
     return actual.replace(encoder=encoder)
 

@@ -19,7 +19,7 @@ from infoword_tf.data.store import Store
 from infoword_tf.data.text_pairs import TextPairs
 from infoword_tf.data.translations import ParallelText
 from infoword_tf.objectives import TABLE
-from infoword_tf.resolve import Plan, SourceSpec
+from infoword_tf.plan import Plan, SourceSpec
 
 HELDOUT_SEED = 20190  # held-out text is masked alike in every run
 HELDOUT_SEQUENCES = 512

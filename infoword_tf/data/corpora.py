@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from infoword_tf import errors, files
-from infoword_tf.data import prepared, pydocs, records, sharded, textfiles
+from infoword_tf.data import prepared, pydocs, readers, sharded, textfiles
 from infoword_tf.data.documents import Document
 
 Documents = Callable[[], Iterator[Document]]  # begins a new pass over them
@@ -261,7 +261,7 @@ def _files(
     if heldout is None:
         key = _fingerprint(f'{reader.key}, split', paths, [])
         return _by_hash(name, key, every, _chunks({'every': (reader, paths)}))
-    field = getattr(reader, 'field', records.FIELD)
+    field = getattr(reader, 'field', readers.FIELD)
     heldout_spec = heldout.removeprefix(f'{kind}:')
     other, heldout_paths, every_heldout = _opened(kind, heldout_spec, field)
     both = {p.resolve() for p in paths} & {p.resolve() for p in heldout_paths}
@@ -281,13 +281,13 @@ def _files(
 
 
 def _opened(
-    kind: str, spec: str, field: str = records.FIELD
+    kind: str, spec: str, field: str = readers.FIELD
 ) -> tuple[textfiles.Files, list[pathlib.Path], Documents]:
     """Returns the reader of a kind, the checked files, and all documents."""
     reader, pattern = textfiles.Files(kind), spec
-    if kind in records.READERS:
-        pattern, field = records.split_spec(spec, field)
-        reader = records.Records(kind, field)
+    if kind in readers.READERS:
+        pattern, field = readers.split_spec(spec, field)
+        reader = textfiles.Records(kind, field)
     paths = reader.find(pattern)
     reader.check(paths)
     every = functools.partial(reader.read, paths, pattern)
@@ -338,7 +338,7 @@ CORPORA = {
     'pydocs': _pydocs,
     **{
         kind: functools.partial(_files, kind)
-        for kind in ('text', 'lines', *records.READERS)
+        for kind in ('text', 'lines', *readers.READERS)
     },
     'tfds': _tfds,
     'store': _store,

@@ -1,30 +1,48 @@
-"""A run's text: the tokenizer and the token stores of corpora.
+"""The inputs of a run: a tokenizer, token stores, tokenized pairs, batches.
 
-Stores and learned vocabularies are kept in the cache, so that the next run on
-the same text opens them at once.
+`open_data` is the table of contents. Stores and learned vocabularies are kept
+in the cache, so that the next run on the same text opens them at once.
 """
 
+import functools
+import gc
 import hashlib
 import itertools
 import math
 import pathlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from infoword_tf import files
 from infoword_tf.choices import (
     VOCAB_SIZE,
+    RunChoices,
     TextChoices,
     by_language,
     name_of,
 )
-from infoword_tf.data import corpora, documents
+from infoword_tf.config import Config
+from infoword_tf.data import (
+    batches,
+    corpora,
+    documents,
+    parallel,
+    text_pairs,
+    translations,
+)
 from infoword_tf.data import store as stores
 from infoword_tf.data.corpora import Corpus
+from infoword_tf.data.examples import Examples
 from infoword_tf.data.mixture import Mixture, shares
 from infoword_tf.data.store import Store
 from infoword_tf.errors import InputError, UsageError
+from infoword_tf.plan import Plan
+from infoword_tf.views import root
+from infoword_tf.views.pair_candidates import Joining
+from infoword_tf.views.sentences import PAIRED
 
 
 class OpenedText(NamedTuple):
@@ -32,8 +50,7 @@ class OpenedText(NamedTuple):
 
     Attributes:
         tokenizer: of all stores.
-        train: a token store, or a mixture of several languages.
-        heldout: as `train`.
+        train, heldout: a token store, or a mixture of several languages.
         fingerprint: changes when the text does.
     """
 
@@ -51,6 +68,124 @@ class OpenedText(NamedTuple):
             language: (store, self.heldout.stores[language])
             for language, store in self.train.stores.items()
         }
+
+
+class TokenizedPairs(NamedTuple):
+    """Tokenized texts of --pairs or --parallel.
+
+    Attributes:
+        train, heldout: the examples.
+        fingerprint: changes when the texts do.
+        guides: by flag, folder and digest of the weights of each guide or
+            judge, whose numbers the examples hold.
+    """
+
+    train: text_pairs.TextPairs | translations.ParallelText
+    heldout: text_pairs.TextPairs | translations.ParallelText
+    fingerprint: str
+    guides: Mapping[str, tuple[str, str]] = {}
+
+
+class RunData(NamedTuple):
+    """Inputs of a run, opened.
+
+    Attributes:
+        started: the `Workdir` of --init; None: there is none.
+        text: the corpus; None: no row reads text.
+        pairs, translations: likewise the texts of --pairs and --parallel.
+        tokenizer: of all texts.
+        counts: [V] int64, of tokens in what is trained on.
+        batches: of all steps.
+    """
+
+    started: Any
+    text: OpenedText | None
+    pairs: TokenizedPairs | None
+    translations: TokenizedPairs | None
+    tokenizer: Any
+    counts: np.ndarray
+    batches: batches.Batches
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Tokens of the longest a and b of --pairs; without pairs 0."""
+        if self.pairs is None:
+            return 0, 0
+        both = self.pairs.train.longest, self.pairs.heldout.longest
+        return tuple(map(max, zip(*both, strict=True)))
+
+
+def open_data(
+    choices: RunChoices,
+    plan: Plan,
+    started: Any = None,
+    examples: Examples | None = None,
+    texts: Mapping[str, Corpus] | None = None,
+    open_guides: Callable[[], Mapping[str, Any]] = dict,
+) -> RunData:
+    """Opens the corpus and the pairs of a run, and tokenizes new text.
+
+    Args:
+        choices: checked.
+        plan: of the rows.
+        started: the `Workdir` of --init; None: there is none.
+        examples: labelled, to train on; None: no row reads such.
+        texts: by language, the opened corpora; None: they are opened here.
+        open_guides: opens the guides and judges of --pairs, by flag.
+
+    Raises:
+        UsageError, ValueError: as `open_text`, or pairs or translations cannot
+            be read.
+    """
+    tokenizer = started and started.tokenizer
+    bitexts, spoken = None, {}
+    if plan.reads('translations'):
+        bitexts = parallel.read(
+            choices.parallel, choices.heldout_parallel, choices.drop_equal
+        )
+        spoken = {
+            language: Corpus(
+                f'--parallel ({language})',
+                bitexts.fingerprint,
+                functools.partial(bitexts.documents_of, language),
+                tuple,
+            )
+            for language in bitexts.languages
+        }
+    text = pairs = parallel_texts = None
+    if plan.reads('text'):
+        text = open_text(choices, tokenizer, spoken, texts)
+        tokenizer = text.tokenizer
+        if started is not None:
+            text = _prompted(text, started.config)
+    if plan.reads('pairs'):
+        tokenizer, pairs = open_pairs(
+            choices, tokenizer, started and started.config, sides_of(plan),
+            open_guides,
+        )  # fmt: skip
+    if bitexts is not None:
+        if tokenizer is None:
+            tokenizer = open_tokenizer(choices, spoken, files.cache_dir())
+        parallel_texts = _tokenize_translations(choices, tokenizer, bitexts)
+    counts = _token_counts(tokenizer, started, text, pairs, parallel_texts)
+    sources = batches.open_sources(
+        text and text.train, plan, choices.batch_size, choices.seed,
+        examples=examples,
+        pairs=pairs and pairs.train,
+        translations=parallel_texts and parallel_texts.train,
+        shuffle_block=choices.shuffle_block,
+    )  # fmt: skip
+    for source_spec, source in sources.items():
+        if source.single is not None:
+            print(
+                f'{source.single:,} documents have one sentence and no '
+                f'part in {", ".join(plan.readers(source_spec))}',
+                flush=True,
+            )
+    drawn = batches.Batches(sources, plan, tokenizer.specials, choices.seed)
+    return RunData(
+        started, text, pairs, parallel_texts, tokenizer, counts, drawn
+    )
 
 
 def kind_of(vocab: str) -> str:
@@ -308,6 +443,22 @@ def open_text(
     return OpenedText(tokenizer, train, heldout, fingerprint)
 
 
+def _prompted(text: OpenedText, config: Config) -> OpenedText:
+    """Returns a text whose sentences have the default prompt of a config."""
+    prompt = config.prompts.get(config.prompt, '')
+    ids = text.tokenizer.tokenize([prompt])[0].numpy().tolist()
+
+    def with_prompt(store: Store | Mixture) -> Store | Mixture:
+        if isinstance(store, Mixture):
+            stores = {k: with_prompt(x) for k, x in store.stores.items()}
+            return store._replace(stores=stores)
+        return store._replace(prompt=ids)
+
+    return text._replace(
+        train=with_prompt(text.train), heldout=with_prompt(text.heldout)
+    )
+
+
 def prepared_tokenizer(
     choices: TextChoices, texts: Mapping[str, Corpus]
 ) -> Any:
@@ -374,6 +525,164 @@ def together(
     for language, corpus in itertools.chain(texts.items(), more.items()):
         grouped.setdefault(language, []).append(corpus)
     return {k: corpora.chained(group) for k, group in sorted(grouped.items())}
+
+
+def sides_of(plan: Plan) -> Mapping[str, Any]:
+    """Returns the settings of the two sides of --pairs."""
+    views = plan.views.items()
+    return next(x.settings for name, x in views if root(name) == PAIRED)
+
+
+def open_pairs(
+    choices: RunChoices,
+    tokenizer: Any,
+    started: Config | None,
+    sides: Mapping[str, Any],
+    open_guides: Callable[[], Mapping[str, Any]] = dict,
+) -> tuple[Any, TokenizedPairs]:
+    """Tokenizes the texts of --pairs.
+
+    Args:
+        choices: checked.
+        tokenizer: of --init or of a corpus; None: one is learned.
+        started: config of --init; None: there is none.
+        sides: settings of the view, see `sides_of`.
+        open_guides: as of `open_data`.
+
+    Returns:
+        The tokenizer, with the markers of `sides`, and the examples.
+    """
+    from infoword_tf.text import added
+    from infoword_tf.text.layout import LAYOUTS, layout_of
+    from infoword_tf.text.template import Template
+
+    pairs = text_pairs.read(
+        choices.pairs, choices.pair_columns, choices.heldout_pairs,
+        choices.pair_delimiter, choices.pair_negatives,
+    )  # fmt: skip
+    print('\n'.join(pairs.notes), flush=True)
+    if tokenizer is None:
+        name, documents_of = choices.pairs, pairs.documents
+        corpus = Corpus(name, pairs.fingerprint, documents_of, tuple)
+        tokenizer = open_tokenizer(choices, {'': corpus}, files.cache_dir())
+    prompts, layout = ('', ''), LAYOUTS['bert']
+    if started is not None:
+        prompts = tuple(
+            started.prompt_text(started.prompt_for(role))
+            for role in ('query', 'passage')
+        )
+    if sides['markers']:
+        prompts = tuple(sides['markers'].split(','))
+        tokenizer = added.with_markers(tokenizer, prompts)
+    template = Template(tokenizer, layout)
+    if started is not None:
+        layout = layout_of(started.layout)
+    joining = Joining(
+        choices.seq_len, len(layout.between), layout.second_segment
+    )
+    guides = open_guides()
+    numbers = {
+        flag.rpartition('.')[0]: guide.numbers for flag, guide in guides.items()
+    }
+    train, heldout = (
+        _tokenize_pairs(
+            columns, choices, purpose, template=template, prompts=prompts,
+            sides=sides, numbers=numbers,
+        )._replace(joining=joining)
+        for purpose, columns in (
+            ('to train on', pairs.train), ('held out', pairs.heldout),
+        )
+    )  # fmt: skip
+    if empty := sum(file.empty for file in pairs.train):
+        print(
+            f'{choices.pairs}: {empty:,} rows with an empty a or b are left '
+            'out',
+            flush=True,
+        )
+    train = train._replace(
+        weights=text_pairs.weights_of(choices.pair_weights, train.files)
+    )
+    read = {flag: (x.folder, x.digest) for flag, x in guides.items()}
+    del guides, numbers
+    gc.collect()  # models are full of circles
+    return tokenizer, TokenizedPairs(train, heldout, pairs.fingerprint, read)
+
+
+def _tokenize_pairs(
+    columns: Any,
+    choices: RunChoices,
+    purpose: str,
+    template: Any,
+    prompts: tuple[str, ...],
+    sides: Mapping[str, Any],
+    numbers: Mapping[str, Callable[..., np.ndarray]],
+) -> text_pairs.TextPairs:
+    """Tokenizes one part of --pairs, and prints the sizes.
+
+    Args:
+        columns: texts of the part.
+        choices: checked.
+        purpose: of the part, for people.
+        template: special tokens around a text.
+        prompts: before queries, and before passages.
+        sides: settings of the view.
+        numbers: by row, the function of texts that a guide or judge computes.
+    """
+    lengths = tuple(
+        min(choices.seq_len, sides[name] or choices.seq_len)
+        for name in ('query_length', 'passage_length')
+    )
+    part, truncated = text_pairs.tokenized(
+        columns, template, lengths, prompts, numbers, sides['expand']
+    )
+    sizes = ' and '.join(f'{p.size:,}' for p in part.parts)
+    print(
+        f'{choices.pairs}: {sizes} examples {purpose}'
+        + (f', a text of {truncated:,} is truncated' if truncated else ''),
+        flush=True,
+    )
+    return part
+
+
+def _tokenize_translations(
+    choices: RunChoices, tokenizer: Any, bitexts: text_pairs.PairCorpus
+) -> TokenizedPairs:
+    """Tokenizes the texts of --parallel."""
+    print('\n'.join(bitexts.notes), flush=True)
+    truncated, splits = 0, []
+    for columns_of_split in (bitexts.train, bitexts.heldout):
+        by_languages = {}
+        for columns in columns_of_split:  # in the order of their languages
+            tokens = translations.tokenized(columns, tokenizer, choices.seq_len)
+            by_languages['-'.join(columns.languages)] = tokens
+            truncated += int(tokens.truncated.sum())
+        splits.append(
+            translations.ParallelText(by_languages, choices.language_exponent)
+        )
+    if truncated:
+        print(f'of {truncated:,} pairs a text is truncated', flush=True)
+    return TokenizedPairs(*splits, bitexts.fingerprint)
+
+
+def _token_counts(
+    tokenizer: Any,
+    started: Any,
+    text: OpenedText | None,
+    pairs: TokenizedPairs | None,
+    parallel_texts: TokenizedPairs | None,
+) -> np.ndarray:
+    """Counts tokens, [V] int64: of the corpus, of --init, else of examples."""
+    size = len(tokenizer)
+    if text is not None:
+        return text.train.counts
+    if started is not None:
+        counts = started.unigram
+        return np.zeros(size, np.int64) if counts is None else counts
+    if pairs is not None:
+        return pairs.train.tally(size, tokenizer.control_ids)
+    if parallel_texts is not None:
+        return parallel_texts.train.counts(size)
+    return np.zeros(size, np.int64)
 
 
 def digest_of(tokenizer: Any) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf import errors
-from infoword_tf.data import readers, records, tables
+from infoword_tf.data import readers, tables
 
 # By role, names of columns in any case, also with a number at the end
 # (`negative_2`): those of data sets of sentence-transformers, FlagEmbedding,
@@ -237,7 +237,7 @@ def _listed(names: Sequence[str]) -> str:
 def _reader(path: str) -> Any:
     """Finds the reader for files of records; None for other files."""
     suffix = pathlib.Path(readers.unpacked(pathlib.Path(path))).suffix
-    return records.READERS.get(suffix.removeprefix('.'))
+    return readers.READERS.get(suffix.removeprefix('.'))
 
 
 def _records(
@@ -254,7 +254,7 @@ def _records(
             for line, cells in table.rows
         )
     else:
-        what = 'line' if reader is records.read_jsonl else 'row'
+        what = 'line' if reader is readers.read_jsonl else 'row'
         rows = reader(pathlib.Path(path))
     for number, record in rows:
         yield f'{path}, {what} {number}', record

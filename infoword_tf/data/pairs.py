@@ -33,9 +33,8 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.data import store as stores
-from infoword_tf.data.order import visited
 from infoword_tf.data.passages import count_sentences
-from infoword_tf.data.source import Source
+from infoword_tf.data.source import Source, visited
 from infoword_tf.views.masking import Pairs
 
 SHORT_SHARE = 0.1  # of the pairs are shorter than the room

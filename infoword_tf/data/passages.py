@@ -11,8 +11,7 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.data import store as stores
-from infoword_tf.data.order import items_of, visited
-from infoword_tf.data.source import Source
+from infoword_tf.data.source import Source, items_of, visited
 from infoword_tf.views.cloze import Documents, cloze, passage_sizes
 from infoword_tf.views.packed import fewest_sequences
 

@@ -17,7 +17,7 @@ import itertools
 import json
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,19 +145,8 @@ def finish(job: Job, count: int, decisive: Mapping[str, Any]) -> dict[str, Any]:
                 f'delete {job.output})',
             )
     job.open()  # raises if the text has changed
-    learned, heldout = tokenizer(job), job.output / HELDOUT
-    shutil.rmtree(heldout, ignore_errors=True)
-    held_stores = [stores.open_store(folder, learned) for folder in held]
-    limit = None if job.rule is None else textfiles.MAX_HELDOUT
-    joined = stores.join(heldout, held_stores, limit, learned)
-    numbers = [len(store.documents) - 1 for store in (joined, *held_stores)]
-    done = [files.read_json(job.finished(number)) for number in range(count)]
-    left_out = {
-        'beyond the held-out': sum(x['beyond'] for x in done)
-        + sum(numbers[1:]) - numbers[0],
-        'without a text': sum(x.get('lacking', 0) for x in done),
-    }  # fmt: skip
-
+    learned = tokenizer(job)
+    heldout, left_out = _join_heldout(job, held, count)
     metas = [files.read_json(folder / stores.META) for folder in train]
     shards = [
         sharded.Shard(
@@ -166,36 +155,22 @@ def finish(job: Job, count: int, decisive: Mapping[str, Any]) -> dict[str, Any]:
         )
         for folder, meta in zip(train, metas, strict=True)
     ]  # fmt: skip
-    ends = np.cumsum([0, *(shard.tokens for shard in shards)])
-    begins = [
-        files.read_integers(folder / 'documents.npy')[:-1] + end
-        for folder, end in zip(train, ends, strict=False)
-    ]
-    whole = {
-        'counts': sum(files.read_integers(x / 'counts.npy') for x in train),
-        'documents': np.concatenate([*begins, ends[-1:]]),
-    }
-    paths = [job.output / type(learned).file]
-    with files.written(paths[0]) as partial:
-        shutil.copyfile(job.output / WORK / paths[0].name, partial)
-    for name, array in whole.items():
-        paths.append(job.output / TRAIN / f'{name}.npy')
-        with files.written(paths[-1]) as partial, open(partial, 'wb') as file:
-            np.save(file, array)
-    paths += sorted(heldout.iterdir())
+    tokens = [shard.tokens for shard in shards]
+    paths = _write_whole(job, train, tokens)
+    paths += sorted((job.output / HELDOUT).iterdir())
     identity = opened.identity_of(learned)
     key = json.dumps([decisive, identity], sort_keys=True).encode()
     index = {
         'version': sharded.VERSION,
         'dtype': metas[0]['dtype'],
-        'tokens': int(ends[-1]),
+        'tokens': sum(tokens),
         'fingerprint': hashlib.blake2b(key, digest_size=16).hexdigest(),
         'identity': identity,
         'tokenizer': dataclasses.asdict(learned.config),
         'vocabulary': paths[0].name,
         'documents': {
             'train': sum(shard.documents for shard in shards),
-            'heldout': numbers[0],
+            'heldout': heldout,
         },
         'left_out': {why: n for why, n in left_out.items() if n},
         'asked': decisive,
@@ -207,3 +182,58 @@ def finish(job: Job, count: int, decisive: Mapping[str, Any]) -> dict[str, Any]:
     }
     files.write_json(job.output / sharded.INDEX, index)
     return index
+
+
+def _join_heldout(
+    job: Job, held: Sequence[pathlib.Path], count: int
+) -> tuple[int, dict[str, int]]:
+    """Joins the held-out documents of `count` shards into one store.
+
+    Returns:
+        How many there are, and how many documents are left out, by the reason.
+    """
+    folder = job.output / HELDOUT
+    shutil.rmtree(folder, ignore_errors=True)
+    learned = tokenizer(job)
+    of_shards = [stores.open_store(x, learned) for x in held]
+    limit = None if job.rule is None else textfiles.MAX_HELDOUT
+    joined = stores.join(folder, of_shards, limit, learned)
+    numbers = [len(store.documents) - 1 for store in (joined, *of_shards)]
+    done = [files.read_json(job.finished(number)) for number in range(count)]
+    return numbers[0], {
+        'beyond the held-out': sum(x['beyond'] for x in done)
+        + sum(numbers[1:]) - numbers[0],
+        'without a text': sum(x.get('lacking', 0) for x in done),
+    }  # fmt: skip
+
+
+def _write_whole(
+    job: Job, train: Sequence[pathlib.Path], tokens: Sequence[int]
+) -> list[pathlib.Path]:
+    """Writes the files of all shards together: vocabulary, counts, documents.
+
+    Args:
+        job: whose output they lie in.
+        train: folders of the shards.
+        tokens: of each shard.
+
+    Returns:
+        The files, the vocabulary first.
+    """
+    ends = np.cumsum([0, *tokens])
+    begins = [
+        files.read_integers(folder / 'documents.npy')[:-1] + end
+        for folder, end in zip(train, ends, strict=False)
+    ]
+    whole = {
+        'counts': sum(files.read_integers(x / 'counts.npy') for x in train),
+        'documents': np.concatenate([*begins, ends[-1:]]),
+    }
+    paths = [job.output / type(tokenizer(job)).file]
+    with files.written(paths[0]) as partial:
+        shutil.copyfile(job.output / WORK / paths[0].name, partial)
+    for name, array in whole.items():
+        paths.append(job.output / TRAIN / f'{name}.npy')
+        with files.written(paths[-1]) as partial, open(partial, 'wb') as file:
+            np.save(file, array)
+    return paths

@@ -1,12 +1,120 @@
-"""The contract of sources of text: a global batch for every step."""
+"""The contract of sources of text: a global batch for every step.
+
+Text is visited in an order that is a shuffle without memory, of the whole text
+or by blocks: blocks come in a random order, and the items of some adjacent
+blocks are shuffled together. Then a batch reads at few places, which suits text
+on a remote disk.
+"""
 
 import abc
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from infoword_tf import errors
 from infoword_tf.data.store import Store
+
+GROUP = 64  # blocks that are shuffled together, to the nearest number that fits
+
+
+def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
+    """Permutes places [B] int64 of range(size), pseudo-randomly by `key`.
+
+    Nothing of the size of the corpus is stored: a Feistel network over the next
+    power of four, walked until it lands inside (Black and Rogaway 2002).
+    """
+    half = max(1, math.ceil(math.log2(max(size, 2)) / 2))
+    mask = np.uint64((1 << half) - 1)
+    rounds = np.random.default_rng(list(key)).integers(
+        0, 2**63, 4, dtype=np.uint64
+    )
+
+    def permute(x: np.ndarray) -> np.ndarray:
+        left, right = x >> np.uint64(half), x & mask
+        for salt in rounds:
+            mixed = (right + salt) * np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= mixed >> np.uint64(29)
+            mixed *= np.uint64(0xBF58476D1CE4E5B9)
+            left, right = right, left ^ ((mixed >> np.uint64(32)) & mask)
+        return (left << np.uint64(half)) | right
+
+    x = permute(np.asarray(places, np.uint64))
+    while (outside := x >= size).any():
+        x[outside] = permute(x[outside])
+    return x.astype(np.int64)
+
+
+def shuffled_in_blocks(
+    places: np.ndarray, size: int, block: int, *key: int
+) -> np.ndarray:
+    """Permutes places as `shuffled` does, by blocks of consecutive items.
+
+    The items are a circle that is cut at a random place, into blocks and a
+    remainder. A place moves within its group of blocks, and each block moves in
+    the circle: so every item is as likely as any other at every place, and two
+    items of a group are of one block with a chance of one in its blocks.
+    """
+    block = min(block, size)
+    whole, blocks = size // block, -(-size // block)
+    groups = max(1, round(blocks / GROUP))  # of almost as many blocks each
+    places = np.asarray(places, np.int64)
+    ranks = np.empty_like(places)
+    numbers = ((places // block + 1) * groups - 1) // blocks
+    for number in np.unique(numbers):
+        here = numbers == number
+        begin, end = (
+            min(int(n) * blocks // groups * block, size)
+            for n in (number, number + 1)
+        )
+        ranks[here] = begin + shuffled(
+            places[here] - begin, end - begin, *key, 3 + int(number)
+        )
+    # The remainder keeps its place: the cut is there.
+    which, within = np.divmod(ranks, block)
+    full = which < whole
+    which[full] = shuffled(which[full], whole, *key, 1)
+    cut = np.random.default_rng([*key, 2]).integers(size)
+    return (which * block + within + cut) % size
+
+
+def visited(
+    visits: np.ndarray,
+    size: int,
+    seed: int,
+    salt: int,
+    block: int | None = None,
+) -> np.ndarray:
+    """Returns the item of each visit, [B] int64 of range(size).
+
+    Epoch e, visits e size to (e + 1) size - 1, goes through all items in a
+    permutation of its own, with key (seed, e, salt).
+
+    Args:
+        visits: [B] int64 numbers, from 0.
+        block: items of a block; None: all are shuffled together.
+    """
+    items = np.empty(len(visits), np.int64)
+    epochs = visits // size
+    for epoch in np.unique(epochs):
+        here = epochs == epoch
+        places, key = visits[here] % size, (seed, int(epoch), salt)
+        items[here] = (
+            shuffled(places, size, *key)
+            if block is None
+            else shuffled_in_blocks(places, size, block, *key)
+        )
+    return items
+
+
+def items_of(block: int | None, size: int, tokens: int) -> int | None:
+    """Returns how many items make a block of `block` tokens, or None.
+
+    `size` items have `tokens` tokens together.
+    """
+    return None if block is None else max(1, round(block * size / tokens))
 
 
 @contextlib.contextmanager
@@ -36,7 +144,7 @@ class Source(abc.ABC):
         by_length: whether batches of the training text have a text of each
             length: they are not drawn independently, and from p(b) even less.
         by_blocks: whether `shuffle_block`, the tokens of a block, is an
-            argument (data/order.py); None: nothing of a corpus is shuffled.
+            argument; None: nothing of a corpus is shuffled.
         single: documents of one sentence, which are omitted; None: none are.
     """
 

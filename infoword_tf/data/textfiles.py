@@ -1,13 +1,15 @@
-"""The corpora `text:GLOB` and `lines:GLOB`: your own text, of any size.
+"""Corpora of files, `text:GLOB` to `arrow:GLOB`: your own text, of any size.
 
 Plain text, or the same packed (readers.py). In `text:` a line is a sentence or
 a paragraph, and a blank line separates documents. In `lines:` every line is a
 document, blank lines too, so that each line end of a file becomes one token, as
-language models are measured. Files are read in the order of their names and
-never held in memory.
+language models are measured. In `jsonl:`, `parquet:` and `arrow:` a record is a
+document, and the lines of one field are its paragraphs. Files are read in the
+order of their names and never held in memory.
 """
 
 import glob
+import io
 import itertools
 import math
 import os
@@ -207,6 +209,87 @@ class Files:
                 'are left out',
                 flush=True,
             )
+
+
+class Records(Files):
+    """Reader of files of records, of which one field holds the texts."""
+
+    expected = 'a text in a field of a record'
+
+    def __init__(self, kind: str, field: str):
+        """Sets the kind of the corpus, and the field's name or path."""
+        super().__init__(kind)
+        self.field, self.key = field, f'{kind} {field!r}'
+
+    def find(self, pattern: str) -> list[pathlib.Path]:
+        """Returns files; a folder is one that `datasets` has saved."""
+        folder = pathlib.Path(pattern).expanduser()
+        if (folder / 'dataset_dict.json').exists():
+            splits = sorted(x.name for x in folder.iterdir() if x.is_dir())
+            raise errors.InputError(
+                'several_splits',
+                f'{pattern} has the splits {", ".join(splits)}: name one, as '
+                f'arrow:{pattern}/{splits[-1] if splits else "train"}, and '
+                'another one with --heldout',
+            )
+        if self.kind == 'arrow' and folder.is_dir():
+            pattern = f'{glob.escape(str(folder))}/data-*.arrow'
+        return super().find(pattern)
+
+    def check(self, paths: Sequence[pathlib.Path]) -> None:
+        """Reads the first text of each file; raises as `read_chunk`."""
+        for path in paths:
+            next(self.read_chunk(Chunk(path)), None)
+
+    def chunks(self, paths: Sequence[pathlib.Path], size: int) -> list[Chunk]:
+        """Divides files at lines, or at row groups of Parquet."""
+        if self.kind == 'jsonl':
+            return chunks(paths, size, by_line=True)
+        from pyarrow import parquet
+
+        groups = []
+        for path in paths:
+            if readers.head_of(path)[:4] != b'PAR1':
+                groups.append(Chunk(path, size=path.stat().st_size))
+                continue
+            file, begin, room = parquet.read_metadata(path), 0, 0
+            for end in range(1, file.num_row_groups + 1):
+                room += file.row_group(end - 1).total_byte_size
+                if room >= size or end == file.num_row_groups:
+                    groups.append(Chunk(path, begin, end, room))
+                    begin, room = end, 0
+        return groups
+
+    def read_chunk(self, chunk: Chunk) -> Generator[Document, None, int]:
+        """Yields documents; returns how many records have no text.
+
+        Raises:
+            ValueError: the file cannot be read, or a record has no such field,
+                or no string there; with its line or row.
+        """
+        path, empty = chunk.path, 0
+        numbered = readers.READERS[self.kind](
+            path, chunk.begin, chunk.end, self.field
+        )
+        for number, record in numbered:
+            where = f'{path}, row {number}'
+            if self.kind == 'jsonl':
+                where = f'{path}, {readers.line_at(chunk.begin, number)}'
+            text = readers.value_of(record, self.field, where)
+            if not isinstance(text, str | None):
+                raise errors.InputError(
+                    'field_no_string',
+                    f'{where}: the field {self.field!r} is no string, but '
+                    f'{repr(text)[:readers.LETTERS]}',
+                )
+            if not text or text.isspace():
+                empty += 1
+                continue
+            stream = io.BytesIO(text.encode('utf-8', 'replace'))
+            lines = readers.lines_of(stream, path, cut=LONGEST)
+            for _, sentences in gathered(lines, whole=True):
+                yield Document(sentences, f'{path}:{number}')
+        return empty
 
 
 class HeldoutRule(NamedTuple):

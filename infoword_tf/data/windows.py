@@ -4,8 +4,7 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.data import store as stores
-from infoword_tf.data.order import items_of, visited
-from infoword_tf.data.source import Source
+from infoword_tf.data.source import Source, items_of, visited
 from infoword_tf.views.masking import Windows
 
 _LOOK_BACK = 64  # tokens; longer words (rules of dashes) are walked back

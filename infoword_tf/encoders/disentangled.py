@@ -9,8 +9,13 @@ import dataclasses
 from typing import Any
 
 from infoword_tf import errors
-from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Inputs
-from infoword_tf.encoders.stack import Stack, blocks_of
+from infoword_tf.encoders.encoder import (
+    ACTIVATION,
+    Encoded,
+    Inputs,
+    Stack,
+    blocks_of,
+)
 from infoword_tf.layers import dropout
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.disentangled import DisentangledBlock, distances_of
@@ -27,6 +32,11 @@ class DisentangledTransformer(Stack):
     Distances count places in the sequence, whatever `Inputs.positions` are.
     """
 
+    abilities = {
+        **Stack.abilities,
+        'both_sides': {},
+        'segments': {'segments': 2},
+    }
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
     segments: int = setting(0, 'Kinds of segment; 0: it knows none.')
     activation: str = ACTIVATION

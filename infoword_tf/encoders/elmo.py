@@ -137,8 +137,8 @@ class Elmo(Recurrence):
     another text from the right, whose end is the beginning of the next step.)
     """
 
+    abilities = {'directions': {}, 'words': {}}
     directions = (False, True)
-
     layers: int = setting(2, 'L.', at_least=1)
     width: int = setting(1024, 'D, both directions; even.', at_least=1)
     inner_width: int = setting(None, 'Cells of each LSTM; 4 D.', kind=int)

@@ -24,8 +24,7 @@ class Lookup(Encoder):
     """Embeddings with dropout; only ids change the states."""
 
     input_fields = ('ids', 'positions', 'segment_ids', 'block_ids')
-    contextual = False
-
+    abilities = {'alone': {}, 'at_once': {}, 'own_vectors': {}, 'words': {}}
     width: int = setting(256, 'Width of the vectors.', at_least=1, flag='width')
     rate: float = setting(0.1, 'Dropout of single numbers.', at_least=0.0)
     weighted: bool = setting(False, 'Whether each token has a weight.')

@@ -17,8 +17,13 @@ the same layers: norms, their places and biases, heads of keys and values.
 import math
 from typing import Any
 
-from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Inputs
-from infoword_tf.encoders.stack import Stack, blocks_of
+from infoword_tf.encoders.encoder import (
+    ACTIVATION,
+    Encoded,
+    Inputs,
+    Stack,
+    blocks_of,
+)
 from infoword_tf.layers import band
 from infoword_tf.layers.attention import causal_mask, vector
 from infoword_tf.layers.rotary import turns
@@ -39,6 +44,14 @@ Tensor = Any
 class ModernTransformer(Stack):
     """g_omega of ModernBERT."""
 
+    abilities = {
+        **Stack.abilities,
+        'both_sides': {'causal': False},
+        'causal': {'causal': True},
+        'positions': {},
+        'segments': {'segments': 2},
+    }
+    drops_when_small = False
     inner_width: int = setting(
         None, 'Of the GeGLU; 1.5 D, as in the base size.', kind=int
     )

@@ -14,8 +14,13 @@ import math
 from typing import Any, NamedTuple
 
 from infoword_tf import errors
-from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Encoder, Inputs
-from infoword_tf.encoders.stack import blocks_of
+from infoword_tf.encoders.encoder import (
+    ACTIVATION,
+    Encoded,
+    Encoder,
+    Inputs,
+    blocks_of,
+)
 from infoword_tf.layers import dropout
 from infoword_tf.layers.attention import table
 from infoword_tf.layers.block import take
@@ -53,8 +58,15 @@ class RelativeTransformer(Encoder):
         'first',
         'first_places',
     )  # fmt: skip
-    remembers = has_memory = True
-
+    abilities = {
+        'attention': {},
+        'at_once': {},
+        'both_sides': {'causal': False},
+        'causal': {'causal': True},
+        'memory': {},
+        'queries': {'segments': 2, 'causal': False},
+        'words': {},
+    }
     layers: int = setting(2, 'L.', at_least=1)
     heads: int = setting(2, 'H.', at_least=1)
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)

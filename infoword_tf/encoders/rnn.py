@@ -35,7 +35,6 @@ class Recurrence(Encoder):
     """
 
     input_fields = ('ids', 'block_ids')
-    remembers = True
     directions: tuple[bool, ...] = (False,)
 
     def empty_state(self, batch: int, length: int = 0) -> dict[str, Tensor]:
@@ -123,8 +122,8 @@ def _stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 class Rnn(Recurrence):
     """g_omega of `rnn_lm`."""
 
+    abilities = {'causal': {}, 'recurrence': {}}
     causal = True
-
     layers: int = setting(2, 'L.', at_least=1)
     cell: str = setting(
         'lstm',

@@ -9,8 +9,13 @@ al. 2020, ALBERT).
 from typing import Any
 
 from infoword_tf import errors
-from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Inputs
-from infoword_tf.encoders.stack import Stack, blocks_of
+from infoword_tf.encoders.encoder import (
+    ACTIVATION,
+    Encoded,
+    Inputs,
+    Stack,
+    blocks_of,
+)
 from infoword_tf.layers.attention import (
     causal_mask,
     distance_buckets,
@@ -28,6 +33,18 @@ Tensor = Any
 class Transformer(Stack):
     """Transformer: g_omega of BERT, BERT-NCE and InfoWord."""
 
+    abilities = {
+        **Stack.abilities,
+        'both_sides': {'causal': False},
+        'causal': {  # GPT's
+            'causal': True,
+            'segments': 0,
+            'embedding_norm': False,
+            'epsilon': 1e-5,
+        },
+        'positions': {},
+        'segments': {},
+    }
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
     segments: int = setting(2, 'Kinds of segment; 0: it knows none.')
     activation: str = ACTIVATION

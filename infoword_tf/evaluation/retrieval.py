@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from infoword_tf import errors
-from infoword_tf.data import readers, records, tables
+from infoword_tf.data import readers, tables
 from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation.critics import Texts
 
@@ -222,7 +222,7 @@ def _texts(
         known: whether the file was read before, and no id occurs twice.
     """
     seen: dict[str, int] = {}
-    for line, record in records.read_jsonl(path):
+    for line, record in readers.read_jsonl(path):
         where = f'{path}, line {line}'
         if titled and record.get('title') is None:
             record['title'] = ''

@@ -6,15 +6,61 @@ head, F width of a product.
 
 import functools
 import math
-from typing import Any
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.layers import heads
-from infoword_tf.layers.branches import Branch, summed
 from infoword_tf.layers.fused import with_gradient
-from infoword_tf.lazy import Layer, Variable, change_of, dtype_of, ops
+from infoword_tf.lazy import Layer, Variable, change_of, dtype_of, ops, parts_of
+
+Tensor = Any
+
+
+class Branch(NamedTuple):
+    """A branch of a layer.
+
+    Attributes:
+        weights: the shares of its weights.
+        number, count: which branch, and of how many.
+    """
+
+    weights: tuple[Any, ...]
+    number: int
+    count: int
+
+    def share(self, mask: Tensor | None) -> Tensor | None:
+        """Takes the branch's heads of a mask or bias [B or 1, 1 or H, Q, T]."""
+        if self.count == 1 or mask is None or mask.shape[1] == 1:
+            return mask
+        # Not ops.split: where oneDNN adds a bias within a product of batches,
+        # TensorFlow 2.20 gives it the first output of that operation.
+        size = mask.shape[1] // self.count
+        return mask[:, self.number * size : (self.number + 1) * size]
+
+
+def summed(function: Callable[[Branch], Tensor], *weights: Any) -> Tensor:
+    """Adds the results of a function of each branch of weights."""
+    return functools.reduce(operator.add, map(function, _branches(*weights)))
+
+
+def _branches(*weights: Any) -> list[Branch]:
+    """Returns the branches of weights, the first of which is a kernel.
+
+    One with the weights themselves, unless the kernel is replaced by `Parts`.
+    """
+    parts = [parts_of(weight) for weight in weights]
+    if parts[0] is None:
+        return [Branch(weights, 0, 1)]
+    count = len(parts[0].values)
+    each = zip(
+        *(x.values if x else (None,) * count for x in parts), strict=True
+    )
+    return [Branch(share, number, count) for number, share in enumerate(each)]
+
 
 Tensor = Any
 

@@ -9,9 +9,15 @@ Glossary of shapes: P places, F inner width.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from infoword_tf.layers import activation, dropout, norm
-from infoword_tf.layers.attention import Attention, matrix, project, vector
-from infoword_tf.layers.branches import Branch, summed
+from infoword_tf.layers import dropout, pointwise
+from infoword_tf.layers.attention import (
+    Attention,
+    Branch,
+    matrix,
+    project,
+    summed,
+    vector,
+)
 from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
@@ -54,7 +60,7 @@ class Sized(Layer):
         self, x: Tensor, gamma: Tensor, beta: Tensor | None, key: Tensor | None
     ) -> Tensor:
         """Normalizes x [..., D], without dropout."""
-        return norm.norm(
+        return pointwise.norm(
             x, gamma, beta,
             epsilon=self.epsilon, dtype=self.compute_dtype, key=key,
             rms=self.rms,
@@ -136,12 +142,14 @@ class Block(Sized):
                 self, mixed, self.attention_bias, residual,
                 (keys[1], key, keys[2]),
             )  # fmt: skip
-        x = norm.add(
+        x = pointwise.add(
             mixed, self.attention_bias, residual, key=keys[1], rate=self.rate
         )
         inputs = self.normalized(x, self.outer_gamma, self.outer_beta, key)
         inner = feed_forward(self, inputs, key)
-        return norm.add(inner, self.outer_bias, x, key=keys[2], rate=self.rate)
+        return pointwise.add(
+            inner, self.outer_bias, x, key=keys[2], rate=self.rate
+        )
 
 
 def feed_forward(
@@ -151,7 +159,7 @@ def feed_forward(
 
     def compute(branch: Branch) -> Tensor:
         kernel, bias, outer_kernel = branch.weights
-        inner = activation.bias_gelu(
+        inner = pointwise.bias_gelu(
             project(x, kernel), bias, form=layer.form, key=key, rate=rate
         )  # [..., F]
         return project(inner, outer_kernel)
@@ -181,10 +189,12 @@ def post_norm(
     """
     rates = {'epsilon': layer.epsilon, 'rate': layer.rate}
     scale = layer.attention_gamma, layer.attention_beta
-    x = norm.add_norm(mixed, bias, residual, *scale, key=keys[0], **rates)
+    x = pointwise.add_norm(mixed, bias, residual, *scale, key=keys[0], **rates)
     y = feed_forward(layer, x, keys[1], rate)
     scale = layer.outer_gamma, layer.outer_beta
-    return norm.add_norm(y, layer.outer_bias, x, *scale, key=keys[2], **rates)
+    return pointwise.add_norm(
+        y, layer.outer_bias, x, *scale, key=keys[2], **rates
+    )
 
 
 def make_feed_forward(layer: Layer, d: int, f: int) -> None:

@@ -32,7 +32,7 @@ from infoword_tf.layers.fused import (
     with_gradient,
 )
 from infoword_tf.layers.pooling import of_texts
-from infoword_tf.layers.transform import Transformed
+from infoword_tf.layers.vocabulary_scores import Transformed
 from infoword_tf.lazy import Layer, ops
 
 Tensor = Any

@@ -12,8 +12,9 @@ import math
 from typing import Any
 
 from infoword_tf import errors
-from infoword_tf.layers import activation, band, dropout, heads, norm
+from infoword_tf.layers import band, dropout, heads, pointwise
 from infoword_tf.layers.attention import (
+    Branch,
     joined,
     matrix,
     mix,
@@ -21,10 +22,10 @@ from infoword_tf.layers.attention import (
     scaled,
     scaled_queries,
     split_columns,
+    summed,
     vector,
 )
 from infoword_tf.layers.block import Sized, mask_at, take
-from infoword_tf.layers.branches import Branch, summed
 from infoword_tf.layers.fused import with_bias
 from infoword_tf.layers.rotary import Turn, rotate, split_turned
 from infoword_tf.lazy import Layer, ops
@@ -129,7 +130,7 @@ class RotaryAttention(Layer):
         split = heads.split_heads(x, bias, **more)
         rotated = (
             rotate(
-                norm.norm(
+                pointwise.norm(
                     y, gamma, None, epsilon=self.epsilon,
                     dtype=self.compute_dtype, key=key, rms=True,
                 ),
@@ -322,14 +323,14 @@ class RotaryBlock(Sized):
         """Adds the result of a part of the block, with norms behind."""
         bias, more = self.bias[part], {'key': dropout_key, 'rate': self.rate}
         if self.norms == AFTER:
-            return norm.add_norm(
+            return pointwise.add_norm(
                 x, bias, residual, *self.after[part],
                 epsilon=self.epsilon, rms=self.rms, **more,
             )  # fmt: skip
         if self.norms == BOTH:
             x, bias = with_bias(x, bias), None
             x = self.normalized(x, *self.after[part], key)
-        return norm.add(x, bias, residual, **more)
+        return pointwise.add(x, bias, residual, **more)
 
     def call(
         self,
@@ -379,7 +380,7 @@ class RotaryBlock(Sized):
 
         def compute(branch: Branch) -> Tensor:
             kernel, outer_kernel = branch.weights
-            inner = activation.gated(
+            inner = pointwise.gated(
                 project(inputs, kernel), form=self.form, key=key
             )
             return project(inner, outer_kernel)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from infoword_tf.layers import dropout, norm
+from infoword_tf.layers import dropout, pointwise
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.dense import ACTIVATIONS
 from infoword_tf.lazy import Layer, ops
@@ -70,7 +70,7 @@ class Scored:
             x = x + self.pooler_bias
         x = ACTIVATIONS[self.pooler.removesuffix(NORM)](x)
         if self.pooler.endswith(NORM):
-            x = norm.norm(
+            x = pointwise.norm(
                 x, self.pooler_gamma, None,
                 epsilon=self.encoder.arguments.get('epsilon', 1e-5),
                 dtype='float32', key=key,

@@ -23,10 +23,6 @@ Tensor = Any
 AS_INIT = 'init'
 TERMS = 'query_terms', 'passage_terms'  # weights above 0 of a text
 THIRD = -1  # of the run's updates
-# Of rows whose texts are encoded for another critic than the cosine.
-ENCODERS: dict[str, dict[str, Any]] = {
-    'modern': {}, 'transformer': {}, 'disentangled': {},
-}  # fmt: skip
 
 
 class Comparing(Queued):
@@ -64,7 +60,7 @@ class Comparing(Queued):
         'What gives tokens weights: the output layer of masked words, to every '
         'token of the vocabulary (vocabulary, SPLADE); one number a token, to '
         'the tokens of the text alone (tokens, BGE-M3); init: the former where '
-        '--init has such a layer.',
+        '--init has such a layer with a bias (--mlm.transform).',
         choices=(AS_INIT, *lexical.HEADS),
         needs=('critic', LEXICAL),
     )

@@ -19,7 +19,7 @@ from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.pooling import about_unit, pool, rarity, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.comparing import ENCODERS, Comparing, vector_of
+from infoword_tf.objectives.comparing import Comparing, vector_of
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.pools import Pool
 from infoword_tf.objectives.queue import MOMENTUM, auxiliaries, encoders
@@ -345,9 +345,9 @@ def _vector(settings: Mapping[str, Any]) -> Vector:
     return Vector(pooling, 'cosine', priority=2)
 
 
-def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _needs(settings: Mapping[str, Any]) -> tuple[str, ...]:
     by_vectors = settings['critic'] == COSINE
-    return {**ENCODERS, 'lookup': {}} if by_vectors else ENCODERS
+    return ('alone',) if by_vectors else ('alone', 'attention')
 
 
 def _reads(settings: Mapping[str, Any]) -> Reads:
@@ -369,7 +369,7 @@ ICT = Row(
     relation='a sentence and the text around it (inverse cloze task)',
     candidates='the batch, both ways',
     views=dict.fromkeys(SentenceContrast.sides, _reads),
-    encoders=_encoders,
+    needs=_needs,
     heldout_candidates=128,
     vector=_vector,
     auxiliaries=auxiliaries,

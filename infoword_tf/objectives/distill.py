@@ -38,12 +38,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.label import VIEW, flat
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import (
-    STATES,
-    STATES_OR_LOOKUP,
-    Row,
-    vector_of_init,
-)
+from infoword_tf.objectives.row import Row, vector_of_init
 from infoword_tf.objectives.span import log_softmax
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads
@@ -328,7 +323,7 @@ SOFT = Row(
     relation='how likely a larger model finds each label (distillation)',
     candidates='none: a divergence, without a bound',
     views=_TARGETS,
-    encoders=STATES_OR_LOOKUP,
+    needs=('at_once',),
     vector=vector_of_init,
     scored_by='label',
 )
@@ -339,7 +334,7 @@ SOFT_SCORE = Row(
     relation='the number that a larger model gives it',
     candidates='none: regression, without a bound',
     views=_TARGETS,
-    encoders=STATES_OR_LOOKUP,
+    needs=('at_once',),
     vector=vector_of_init,
     scored_by='score',
 )
@@ -350,7 +345,7 @@ SOFT_SPAN = Row(
     relation='how likely a larger model finds each place',
     candidates='none: a divergence, without a bound',
     views=_TARGETS,
-    encoders=STATES,
+    needs=('attention', 'at_once'),
     vector=vector_of_init,
     scored_by='span',
 )
@@ -361,7 +356,7 @@ SOFT_TAG = Row(
     relation='how likely a larger model finds each label of a word',
     candidates='none: a divergence, without a bound',
     views=_TARGETS,
-    encoders=STATES_OR_LOOKUP,
+    needs=('at_once',),
     vector=vector_of_init,
     scored_by='tag',
 )
@@ -372,6 +367,6 @@ PATIENCE = Row(
     relation='what a larger model makes of it, layer by layer (PKD)',
     candidates='none: a distance, without a bound',
     views={VIEW: Reads('example', layers='below')},
-    encoders=STATES,
+    needs=('attention', 'at_once'),
     vector=vector_of_init,
 )

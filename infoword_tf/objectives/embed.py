@@ -26,7 +26,7 @@ from infoword_tf.objectives.distill import Projected
 from infoword_tf.objectives.label import VIEW, flat
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.pools import Pool, gather_vectors, text_ids
-from infoword_tf.objectives.row import STATES_OR_LOOKUP, Row, vector_of_init
+from infoword_tf.objectives.row import Row, vector_of_init
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
 
@@ -180,7 +180,7 @@ EMBED = Row(
     relation='the vector that a larger model gives the text',
     candidates="the teacher's vectors of the batch",
     views={VIEW: Reads('text')},
-    encoders=STATES_OR_LOOKUP,
+    needs=('at_once',),
     heldout_candidates=512,
     vector=vector_of_init,
 )
@@ -191,6 +191,6 @@ EMBED_DISTANCE = Row(
     relation='how far it is from the vector that a larger model gives',
     candidates='none: a distance, without a bound',
     views={VIEW: Reads('text')},
-    encoders=STATES_OR_LOOKUP,
+    needs=('at_once',),
     vector=vector_of_init,
 )

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf.encoders import Inputs
-from infoword_tf.encoders.stack import blocks_of
+from infoword_tf.encoders.encoder import blocks_of
 from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import Block, put
@@ -252,7 +252,7 @@ ROW = Row(
     relation='the word that stood at the place',
     candidates='vocabulary',
     views={VIEW: _reads, MASKED: _reads_masked},
-    encoders={'modern': {}, 'transformer': {}},
+    needs=('alone', 'positions'),
     auxiliaries=_auxiliaries,
     products=Scoring.all_pairs,
 )

@@ -27,7 +27,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import BOTH_SIDES, Row, vector_of_init
+from infoword_tf.objectives.row import Row, vector_of_init
 from infoword_tf.objectives.sentences import (
     PROJECTOR,
     VIEW,
@@ -170,7 +170,6 @@ SOFT_MARGIN = Row(
     relation='how much more a larger model finds b relevant (MarginMSE)',
     candidates='none: a distance, without a bound',
     views={VIEW: _reads},
-    encoders=BOTH_SIDES,
     vector=vector_of_init,
     scored_by=SCORER,
 )

@@ -383,13 +383,6 @@ def _example(settings: Mapping[str, Any]) -> Reads:
     )
 
 
-_ENCODERS = {
-    name: {}
-    for name in (
-        'modern', 'transformer', 'relative', 'disentangled', 'lookup', 'rnn',
-        'elmo',
-    )
-}
 LABEL = Row(
     objective=Labels,
     a='text, or two',
@@ -397,9 +390,11 @@ LABEL = Row(
     relation='the class that people gave it',
     candidates='all labels',
     views={VIEW: _example},
-    encoders=_ENCODERS,
+    needs=(),
     vector=vector_of_init,
     answers=('classes',),
+    public_head='classes',
+    taught_by='soft',
 )
 SCORE = Row(
     objective=Scores,
@@ -408,7 +403,9 @@ SCORE = Row(
     relation='the number that people gave it',
     candidates='none: regression, without a bound',
     views={VIEW: _example},
-    encoders=_ENCODERS,
+    needs=(),
     vector=vector_of_init,
     answers=('numbers',),
+    public_head='classes',
+    taught_by='soft_score',
 )

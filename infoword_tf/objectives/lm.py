@@ -215,7 +215,7 @@ TRANSFORMER_XL = Row(
     relation='the word that follows (language model)',
     candidates='vocabulary',
     views={VIEW: Reads('text')},
-    encoders={'relative': {'causal': True}},
+    needs=('causal', 'memory'),
     vector=Vector(layout='end'),
     answers=('next',),
     products=Scoring.all_pairs,
@@ -227,7 +227,7 @@ RNN_LM = Row(
     relation='the word that follows, by an LSTM, GRU or plain recurrence',
     candidates='vocabulary',
     views={VIEW: Reads('text')},
-    encoders={'rnn': {}},
+    needs=('causal', 'recurrence'),
     vector=Vector(layout='end'),
     answers=('next',),
     products=Scoring.all_pairs,
@@ -239,17 +239,10 @@ GPT = Row(
     relation='the word that follows (language model)',
     candidates='vocabulary',
     views={VIEW: _streamed, 'examples': _following},
-    encoders={
-        'modern': {'causal': True},
-        'transformer': {
-            'causal': True,
-            'segments': 0,
-            'embedding_norm': False,
-            'epsilon': 1e-5,
-        },
-    },
+    needs=('alone', 'causal'),
     vector=_at_the_end,
     answers=('next',),
+    public_head='next_words',
     products=Scoring.all_pairs,
 )
 ELMO = Row(
@@ -259,7 +252,7 @@ ELMO = Row(
     relation='a word and all text on one side of it (ELMo)',
     candidates='vocabulary',
     views={'neighbours': Reads('text')},
-    encoders={'elmo': {}},
+    needs=('directions',),
     # The mean over tokens and layers: of a model that reads both ways.
     vector=Vector(pooling='mix', layout='end'),
     products=lambda x: x._replace(width=x.width // 2).all_pairs(),

@@ -212,6 +212,7 @@ MLM = Row(
     candidates='vocabulary',
     views={VIEW: Reads('tokens')},
     answers=('blanks',),
+    public_head='masked_words',
     products=Scoring.all_pairs,
 )
 MMLM = dataclasses.replace(

@@ -24,7 +24,7 @@ from infoword_tf.layers.attention import table, vector
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import BOTH_SIDES, TWO_SEGMENTS, Row
+from infoword_tf.objectives.row import Row
 from infoword_tf.views import Reads
 
 Tensor = Any
@@ -151,7 +151,8 @@ NSP = Row(
     relation='the segment that follows, or half the time another (BERT)',
     candidates='none: binary NCE, without a bound',
     views={'masked': Reads('next', source='pairs')},
-    encoders=TWO_SEGMENTS,
+    needs=('alone', 'both_sides', 'segments'),
+    public_head='next_text',
     # Of the pooler and of two classes.
     products=lambda x: x.batch_size * x.width * (x.width + 2),
 )
@@ -165,7 +166,7 @@ NSP_NCE = Row(
         'masked': Reads('start', source='next_pairs'),
         'negatives': Reads('start'),
     },
-    encoders=TWO_SEGMENTS,
+    needs=('alone', 'both_sides', 'segments'),
     # Of psi, with the true second segment and three others.
     products=lambda x: 4 * x.batch_size * x.width,
 )
@@ -176,6 +177,6 @@ SAME_TEXT = dataclasses.replace(
     b='another masked cut',
     relation='a cut that overlaps it, or in a quarter one of another text',
     views={SameText.view: Reads('next', source='windows')},
-    encoders=BOTH_SIDES,
+    needs=('alone', 'both_sides'),
     begins_as='nsp',
 )

@@ -47,7 +47,8 @@ ROW = Row(
     relation='a word and what comes before it in a drawn order (XLNet)',
     candidates='vocabulary',
     views={VIEW: Reads('queries')},
-    encoders={'relative': {'segments': 2, 'causal': False}},
+    needs=('queries',),
     vector=Vector(layout='xlnet'),
+    public_head='permuted_words',
     products=Scoring.all_pairs,
 )

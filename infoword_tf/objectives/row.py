@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from infoword_tf.encoders import ENCODERS, able
 from infoword_tf.settings import Setting
 from infoword_tf.views import VIEWS, Reads, View, root
 
@@ -137,26 +138,6 @@ class Scoring(NamedTuple):
         return view.targets[self.row].size * self.width * columns
 
 
-# Of rows that read what stands on both sides of a place.
-BOTH_SIDES: dict[str, dict[str, Any]] = {
-    'modern': {'causal': False},
-    'transformer': {'causal': False},
-    'disentangled': {},
-}
-# Of rows that read the states of tokens, with or without those after them.
-STATES: dict[str, dict[str, Any]] = {
-    'modern': {}, 'transformer': {}, 'relative': {}, 'disentangled': {},
-}  # fmt: skip
-# Of rows that read vectors of texts, or of tokens each for itself.
-STATES_OR_LOOKUP: dict[str, dict[str, Any]] = {**STATES, 'lookup': {}}
-# Of those whose texts have two segments.
-TWO_SEGMENTS: dict[str, dict[str, Any]] = {
-    'modern': {'causal': False, 'segments': 2},
-    'transformer': {'causal': False},
-    'disentangled': {'segments': 2},
-}
-
-
 @dataclasses.dataclass(frozen=True)
 class Row:
     """A row of the table (Kong et al. 2019, Table 1).
@@ -169,9 +150,8 @@ class Row:
         a, b, relation: the two views and p(a, b), in words.
         candidates: B~, in words.
         views: by name in VIEWS, what it wants there; None: it is not read.
-        encoders: by name in ENCODERS, those that it allows, each with the
-            arguments that this row fixes. The default is the first of
-            ENCODERS that all rows of a sum allow.
+        needs: in encoders.ABILITIES, what it asks of an encoder, which is from
+            scratch the first of ENCODERS that all rows of a sum allow.
         heldout_candidates: M, how many candidates all held-out pairs share;
             None for the vocabulary, or where each batch has its own.
         vector: how a text becomes a vector; None as its answer: as the
@@ -183,8 +163,11 @@ class Row:
         init_advice: what to do before a run without --init, after the row's
             name; '': nothing.
         begins_as: the row whose weights it takes where --init has none of its
-            own, or that of another row that begins so; and as which public
-            formats know it.
+            own, or that of another row that begins so.
+        public_head: in weights.heads.HEADS, what public models call its head;
+            None: they have none.
+        taught_by: the row that learns a teacher's outputs by its scores.
+        of_tokens: whether it scores each token, or place, of a text.
         products: counts the multiplications of a step's scores, forward, for
             benchmarks/step.py; None: no benchmark makes its text.
     """
@@ -195,9 +178,7 @@ class Row:
     relation: str
     candidates: str
     views: Mapping[str, Decided[Reads | None]]
-    encoders: Decided[Mapping[str, Mapping[str, Any]]] = dataclasses.field(
-        default_factory=lambda: BOTH_SIDES
-    )
+    needs: Decided[tuple[str, ...]] = ('alone', 'both_sides')
     heldout_candidates: Decided[int | None] = None
     vector: Decided[Vector | None] = Vector()
     auxiliaries: Decided[Mapping[str, Auxiliary]] = dataclasses.field(
@@ -207,6 +188,9 @@ class Row:
     answers: tuple[str, ...] = ()
     init_advice: Decided[str] = ''
     begins_as: str | None = None
+    public_head: str | None = None
+    taught_by: str | None = None
+    of_tokens: bool = False
     products: Callable[[Scoring], int] | None = None
 
     @property
@@ -222,6 +206,29 @@ class Row:
         """View of each setting that is a view's: the one that draws."""
         views = map(root, self.views)
         return {name: view for view in views for name in VIEWS[view].settings}
+
+    def encoders(self, settings: Settings) -> dict[str, dict[str, Any]]:
+        """Returns the encoders that the row allows, with the fixed arguments.
+
+        A setting about an argument allows the encoders that have that argument;
+        its default allows the others too.
+
+        Args:
+            settings: all of the row.
+        """
+        allowed = {}
+        for encoder, arguments in able(decided(self.needs, settings)).items():
+            lacking = False
+            for name, known in self.settings.items():
+                fixed = known.encoder.get(settings[name], {})
+                for argument, value in fixed.items():
+                    if argument in ENCODERS[encoder].settings:
+                        arguments[argument] = value
+                    else:
+                        lacking |= settings[name] != known.default
+            if not lacking:
+                allowed[encoder] = arguments
+        return allowed
 
     def reads(
         self, settings: Settings, contextual: bool = True

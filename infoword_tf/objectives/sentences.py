@@ -29,7 +29,7 @@ from infoword_tf.layers.projector import Projector
 from infoword_tf.layers.queue_scores import QueueScores
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import cross, infonce
-from infoword_tf.objectives.comparing import ENCODERS, Comparing, vector_of
+from infoword_tf.objectives.comparing import Comparing, vector_of
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.pools import Pool, gather_vectors, join_pools
 from infoword_tf.objectives.queue import MOMENTUM, auxiliaries
@@ -823,12 +823,12 @@ def _reads_keys(settings: Mapping[str, Any]) -> Reads | None:
     return _reads(settings)._replace(encoders=(MOMENTUM,))
 
 
-def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _needs(settings: Mapping[str, Any]) -> tuple[str, ...]:
     cut = settings['cut_features'] or settings['cut_tokens']
     by_vectors = settings['critic'] == COSINE
     if settings['pooling'] == MEAN and by_vectors and not cut:
-        return {**ENCODERS, 'lookup': {}}
-    return ENCODERS
+        return ('alone',)
+    return 'alone', 'attention'
 
 
 def _init_advice(settings: Mapping[str, Any]) -> str:
@@ -857,7 +857,7 @@ ROW = Row(
     relation='equal but for dropout; or paired by people (`--pairs`)',
     candidates='the batch; own negatives of pairs, a queue',
     views={VIEW: _reads, KEYS: _reads_keys, cross.VIEW: _reads_pairs},
-    encoders=_encoders,
+    needs=_needs,
     heldout_candidates=lambda settings: (
         None if settings['critic'] == CROSS else 512
     ),

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.layers import norm
+from infoword_tf.layers import pointwise
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.block import take
 from infoword_tf.layers.scores import NO_POOLER, NORM, Scored
@@ -37,7 +37,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import STATES, Row, vector_of_init
+from infoword_tf.objectives.row import Row, vector_of_init
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
 
@@ -218,7 +218,7 @@ class Spans(Scored, Objective):
         kernel = ops.convert_to_tensor(self.inner_kernel)
         first = ops.matmul(take(x, firsts), kernel[d:])  # [B, J, D]
         inner = ops.matmul(x, kernel[:d]) + take(first, token)
-        inner = norm.norm(
+        inner = pointwise.norm(
             ops.tanh(inner + self.inner_bias),
             self.gamma,
             self.beta,
@@ -486,7 +486,10 @@ ROW = Row(
     relation='the answer that people marked',
     candidates='places of the context',
     views={VIEW: Reads('text')},
-    encoders=STATES,
+    needs=('attention',),
     vector=vector_of_init,
     answers=('spans',),
+    public_head='spans',
+    taught_by='soft_span',
+    of_tokens=True,
 )

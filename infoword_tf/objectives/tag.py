@@ -29,12 +29,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.label import VIEW, Scorer, flat
 from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.row import (
-    STATES_OR_LOOKUP,
-    Row,
-    Settings,
-    vector_of_init,
-)
+from infoword_tf.objectives.row import Row, Settings, vector_of_init
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads
 
@@ -212,7 +207,10 @@ ROW = Row(
     relation='the class that people gave the word',
     candidates='all labels',
     views={VIEW: _tokens},
-    encoders={**STATES_OR_LOOKUP, 'elmo': {}},
+    needs=('words',),
     vector=vector_of_init,
     answers=('tags',),
+    public_head='tags',
+    taught_by='soft_tag',
+    of_tokens=True,
 )

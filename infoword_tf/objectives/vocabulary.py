@@ -25,8 +25,7 @@ import numpy as np
 from infoword_tf import errors
 from infoword_tf.layers import dropout
 from infoword_tf.layers.attention import vector
-from infoword_tf.layers.transform import Transformed
-from infoword_tf.layers.vocabulary_scores import vocabulary_scores
+from infoword_tf.layers.vocabulary_scores import Transformed, vocabulary_scores
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective

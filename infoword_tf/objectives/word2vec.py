@@ -398,7 +398,7 @@ SKIP_GRAM = Row(
     relation='a word of the same window (word2vec)',
     candidates=_CANDIDATES,
     views={VIEW: Reads('around')},
-    encoders={'lookup': {}},
+    needs=('own_vectors',),
 )
 CBOW = Row(
     objective=ContinuousBag,
@@ -407,5 +407,5 @@ CBOW = Row(
     relation='the word that they stand around (word2vec)',
     candidates=_CANDIDATES,
     views={VIEW: Reads('middle')},
-    encoders={'lookup': {}},
+    needs=('own_vectors',),
 )

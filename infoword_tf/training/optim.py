@@ -278,55 +278,79 @@ class AdamW:
             decay *= tf.sqrt(1.0 - powers[1]) / (1.0 - powers[0])
 
         def update() -> tf.Tensor:
-            constants = {}  # shared by all variables, which keeps graphs small
-            if rules.beta_2 is not None:
-                constants = {
-                    'beta1': tf.constant(rules.beta_1),
-                    'beta2': tf.constant(rules.beta_2),
-                    'epsilon': tf.constant(rules.epsilon),
-                }
-            for gradient, (path, variable) in zip(
-                gradients, self.variables.items(), strict=True
-            ):
-                handle = variable.handle
-                rate = learning_rate
-                if path in self.shares:
-                    rate = learning_rate * self.shares[path]
-                decays = rules.decays(path) and path not in self.no_decay
-                if rules.by_row:
-                    shrink = rate * decay if decays else 0.0
-                    self._update_rows(path, gradient, scale, rate, shrink)
-                    continue
-                gradient = tf.convert_to_tensor(gradient) * scale
-                if rules.weight_decay and decays:
-                    value = tf.raw_ops.ReadVariableOp(
-                        resource=handle, dtype=tf.float32
-                    )
-                    tf.raw_ops.AssignVariableOp(
-                        resource=handle, value=value * (1.0 - rate * decay)
-                    )
-                v = self.slots[f'v/{path}'].handle
-                if rules.beta_2 is None:
-                    tf.raw_ops.ResourceApplyAdagrad(
-                        var=handle, accum=v, lr=rate, grad=gradient
-                    )
-                    continue
-                if rules.moments != 'float32':
-                    self._update_narrow(path, gradient, rate, powers, step)
-                    continue
-                tf.raw_ops.ResourceApplyAdam(
-                    var=handle,
-                    m=self.slots[f'm/{path}'].handle,
-                    v=v,
-                    beta1_power=powers[0],
-                    beta2_power=powers[1],
-                    lr=rate,
-                    grad=gradient,
-                    **constants,
-                )
+            self._update_all(
+                gradients, scale, learning_rate, powers, decay=decay, step=step
+            )
             return tf.constant(True)
 
         return tf.cond(sound, update, lambda: tf.constant(False))
+
+    def _update_all(
+        self,
+        gradients: Sequence[tf.Tensor],
+        scale: tf.Tensor,
+        learning_rate: tf.Tensor,
+        powers: tuple[Any, Any],
+        decay: Any,
+        step: tf.Tensor,
+    ) -> None:
+        """Updates all variables of a replica.
+
+        Args:
+            gradients: in the order of the variables.
+            scale: float32 [], factor of the gradients.
+            learning_rate: float32 [].
+            powers: of the betas, for the correction of the moments.
+            decay: share of a weight that decays, in units of the rate.
+            step: int64 [], updates before.
+        """
+        rules = self.rules
+        constants = {}  # shared by all variables, which keeps graphs small
+        if rules.beta_2 is not None:
+            constants = {
+                'beta1': tf.constant(rules.beta_1),
+                'beta2': tf.constant(rules.beta_2),
+                'epsilon': tf.constant(rules.epsilon),
+            }
+        for gradient, (path, variable) in zip(
+            gradients, self.variables.items(), strict=True
+        ):
+            handle = variable.handle
+            rate = learning_rate
+            if path in self.shares:
+                rate = learning_rate * self.shares[path]
+            decays = rules.decays(path) and path not in self.no_decay
+            if rules.by_row:
+                shrink = rate * decay if decays else 0.0
+                self._update_rows(path, gradient, scale, rate, shrink)
+                continue
+            gradient = tf.convert_to_tensor(gradient) * scale
+            if rules.weight_decay and decays:
+                value = tf.raw_ops.ReadVariableOp(
+                    resource=handle, dtype=tf.float32
+                )
+                tf.raw_ops.AssignVariableOp(
+                    resource=handle, value=value * (1.0 - rate * decay)
+                )
+            v = self.slots[f'v/{path}'].handle
+            if rules.beta_2 is None:
+                tf.raw_ops.ResourceApplyAdagrad(
+                    var=handle, accum=v, lr=rate, grad=gradient
+                )
+                continue
+            if rules.moments != 'float32':
+                self._update_narrow(path, gradient, rate, powers, step)
+                continue
+            tf.raw_ops.ResourceApplyAdam(
+                var=handle,
+                m=self.slots[f'm/{path}'].handle,
+                v=v,
+                beta1_power=powers[0],
+                beta2_power=powers[1],
+                lr=rate,
+                grad=gradient,
+                **constants,
+            )
 
     def _update_narrow(
         self,

@@ -166,39 +166,46 @@ def draw_bounds(
         axes[0, -1].remove()
         _draw_scores(axes[1, -1], goal, scores)
         axes = axes[:, :-1]
+    for (above, below), row in zip(axes.T, rows, strict=True):
+        _draw_row(above, below, row, records)
+    figure.tight_layout()
+    _save(figure, path)
+
+
+def _draw_row(
+    above: Any, below: Any, row: str, records: Sequence[Mapping[str, Any]]
+) -> None:
+    """Draws the ceiling of a row above, and the MI below."""
     texts = (
         ('', 'training', {'color': '0.6', 'linewidth': 1.3}),
         ('heldout/', 'held out', {'color': 'C0', 'marker': '.'}),
     )
-    for (above, below), row in zip(axes.T, rows, strict=True):
-        for prefix, label, style in texts:
-            for axis, name in ((above, 'ceiling'), (below, 'mi')):
-                key = f'{prefix}{row}/{name}'
-                points = [(r['step'], r[key]) for r in records if key in r]
-                if points:
-                    shown = f'{label}: {points[-1][1]:.2f}'
-                    curve = zip(*points, strict=True)
-                    axis.plot(*curve, label=shown, **style)
-        below.axhline(0, color='0.85', linewidth=0.8, zorder=0)
-        _compare(below, row, records)
-        above.set_title(row, loc='left')
-        above.set_ylabel('ceiling')
-        above.margins(y=0.4)
-        low, high = above.get_ylim()
-        if high - low < 1:  # small wiggles stay small
-            middle = (low + high) / 2
-            above.set_ylim(middle - 0.5, middle + 0.5)
-        below.set_ylabel('mutual information,\nlower bound (nats)')
-        below.set_xlabel('steps')
-        for axis in (above, below):
-            axis.spines[['top', 'right']].set_visible(False)
-        above.legend(
-            frameon=False, fontsize=8, loc='lower right', ncols=2,
-            bbox_to_anchor=(1, 1), borderaxespad=0.2,
-        )  # fmt: skip
-        below.legend(frameon=False, fontsize=9, loc='lower right')
-    figure.tight_layout()
-    _save(figure, path)
+    for prefix, label, style in texts:
+        for axis, name in ((above, 'ceiling'), (below, 'mi')):
+            key = f'{prefix}{row}/{name}'
+            points = [(r['step'], r[key]) for r in records if key in r]
+            if points:
+                shown = f'{label}: {points[-1][1]:.2f}'
+                curve = zip(*points, strict=True)
+                axis.plot(*curve, label=shown, **style)
+    below.axhline(0, color='0.85', linewidth=0.8, zorder=0)
+    _compare(below, row, records)
+    above.set_title(row, loc='left')
+    above.set_ylabel('ceiling')
+    above.margins(y=0.4)
+    low, high = above.get_ylim()
+    if high - low < 1:  # small wiggles stay small
+        middle = (low + high) / 2
+        above.set_ylim(middle - 0.5, middle + 0.5)
+    below.set_ylabel('mutual information,\nlower bound (nats)')
+    below.set_xlabel('steps')
+    for axis in (above, below):
+        axis.spines[['top', 'right']].set_visible(False)
+    above.legend(
+        frameon=False, fontsize=8, loc='lower right', ncols=2,
+        bbox_to_anchor=(1, 1), borderaxespad=0.2,
+    )  # fmt: skip
+    below.legend(frameon=False, fontsize=9, loc='lower right')
 
 
 def _draw_scores(

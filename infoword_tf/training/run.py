@@ -1,6 +1,6 @@
 """A run, in the order in which it happens: `run` is the table of contents.
 
-training/begin.py hands over the checked choices; commands that train on
+training/begin.py hands over what it has checked; commands that train on
 labelled examples (tasks/finetune.py) add those. The stages below `run` stand in
 its order, and each gets by name what the stages before it returned.
 """
@@ -8,35 +8,18 @@ its order, and each gets by name what the stages before it returned.
 import contextlib
 import dataclasses
 import functools
-import gc
-import json
 import math
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from infoword_tf import checkpoint, errors, files
 from infoword_tf.choices import STEPS, RunChoices
 from infoword_tf.config import WEIGHTS, Config
-from infoword_tf.data import (
-    batches,
-    corpora,
-    parallel,
-    text_pairs,
-    translations,
-)
-from infoword_tf.data.examples import Examples
-from infoword_tf.data.mixture import Mixture
-from infoword_tf.data.opened import (
-    OpenedText,
-    digest_of,
-    open_text,
-    open_tokenizer,
-)
-from infoword_tf.data.store import Store
+from infoword_tf.data import batches
+from infoword_tf.data.opened import RunData, digest_of, open_data
 from infoword_tf.evaluation.judgements import Judgements
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
@@ -47,255 +30,47 @@ from infoword_tf.objectives import (
     Statistics,
     decided,
 )
-from infoword_tf.resolve import Plan, Resolved
+from infoword_tf.resolve import Resolved
 from infoword_tf.training import (
     distribution,
     fit,
-    loop,
     optim,
     precision,
     record,
 )
+from infoword_tf.training.begin import Checked
+from infoword_tf.training.build import (
+    Build,
+    BuildCache,
+    Decisions,
+    LabelledData,
+    build_or_reuse,
+    make_build,
+)
 from infoword_tf.training.evaluators import Evaluator
 from infoword_tf.training.guide import open_guides
-from infoword_tf.training.state import State
-from infoword_tf.views import Specials, root
-from infoword_tf.views.examples import FOLLOWING
-from infoword_tf.views.pair_candidates import Joining
-from infoword_tf.views.sentences import PAIRED
 from infoword_tf.workdir import Workdir
 
 FEW_STEPS = 200  # of --minutes; with fewer a run is told so
 FAR = 1 << 40  # a step that no run reaches
-# Held-out text has 512 sequences. Each of several languages has a share: a
-# half, a third, and a quarter of four or more.
-MOST_LANGUAGES = 4
-# Builds that are cached: the shapes of a published grid beside its rates.
-MOST_BUILDS = 6
-# Flags that decide the graphs of a run, beside its config.
-SHAPE = (
-    'batch_size', 'steps', 'microbatch', 'remat', 'xla', 'freeze',
-    'layer_decay', 'logical_cpus',
-)  # fmt: skip
-
-
-@dataclasses.dataclass
-class BuildCache:
-    """The devices and the builds that runs of one process share.
-
-    The runs of a sweep differ in seed and learning rate alone: the first one of
-    a shape traces and compiles its graphs for all.
-
-    Attributes:
-        strategy: None before the first run.
-        builds: by `shape_of`.
-    """
-
-    strategy: tf.distribute.Strategy | None = None
-    builds: dict[str, 'Build'] = dataclasses.field(default_factory=dict)
-
-    def add(self, shape: str, build: 'Build') -> None:
-        """Adds a build, and drops the oldest of too many: each is large."""
-        if len(self.builds) == MOST_BUILDS:
-            self.builds.pop(next(iter(self.builds))).free()
-        self.builds[shape] = build
-
-    def clear(self) -> None:
-        """Removes all builds, and frees the memory."""
-        while self.builds:
-            self.builds.popitem()[1].free()
-
-
-class LabelledData(NamedTuple):
-    """Labelled examples of a run, and decisions of the task.
-
-    Attributes:
-        train, heldout: labelled examples.
-        fingerprint: changes when the examples do.
-        goal: what chooses the weights that are exported.
-        measures: by row, the function of the predictions for all held-out
-            examples that gives the metrics of the task.
-        config_fields: fields of the config that serving needs, such as the
-            names of classes.
-        started: the workdir of --init, where it is in memory.
-        shared: builds of other runs on the same examples.
-        source: where `started` comes from, for people; '': from --init.
-        record: by flag, what else the task decides of the weights.
-    """
-
-    train: Examples
-    heldout: Examples
-    fingerprint: str
-    goal: fit.Goal
-    measures: Mapping[str, loop.Measure]
-    config_fields: Mapping[str, Any] = {}
-    started: Workdir | None = None
-    shared: BuildCache | None = None
-    source: str = ''
-    record: Mapping[str, Any] = {}
-
-    def statistics(
-        self,
-        counts: np.ndarray,
-        heldout: bool,
-        plan: Plan,
-        control_ids: Sequence[int],
-    ) -> Statistics:
-        """Returns counts of tokens [V], and of the labels of examples."""
-        measured = self.heldout if heldout else self.train
-        by_row = {
-            row: Statistics(labels, measured.counts[row])
-            for row, labels in self.train.counts.items()
-        }
-        for row, reads in plan.views['examples'].rows.items():
-            if reads.where == FOLLOWING:
-                by_row[row] = Statistics(
-                    self.train.tally(len(counts), control_ids),
-                    measured.tally(len(counts), control_ids),
-                )
-        return Statistics(counts, counts, by_row=by_row)
-
-
-class TokenizedPairs(NamedTuple):
-    """Tokenized texts of --pairs or --parallel.
-
-    Attributes:
-        train, heldout: the examples.
-        fingerprint: changes when the texts do.
-        record: by flag, what else decides the weights: guides.
-    """
-
-    train: text_pairs.TextPairs | translations.ParallelText
-    heldout: text_pairs.TextPairs | translations.ParallelText
-    fingerprint: str
-    record: Mapping[str, Any] = {}
-
-
-class RunData(NamedTuple):
-    """Inputs of a run, opened.
-
-    Attributes:
-        started: the workdir of --init.
-        text: the corpus; None: no row reads text.
-        pairs, translations: likewise the texts of --pairs and --parallel.
-        tokenizer: of all texts.
-        counts: [V] int64, of tokens in what is trained on.
-        batches: of all steps.
-    """
-
-    started: Workdir | None
-    text: OpenedText | None
-    pairs: TokenizedPairs | None
-    translations: TokenizedPairs | None
-    tokenizer: Any
-    counts: np.ndarray
-    batches: batches.Batches
-
-    @property
-    def longest(self) -> tuple[int, int]:
-        """Tokens of the longest a and b of --pairs; without pairs 0."""
-        if self.pairs is None:
-            return 0, 0
-        both = self.pairs.train.longest, self.pairs.heldout.longest
-        return tuple(map(max, zip(*both, strict=True)))
-
-
-class Decisions(NamedTuple):
-    """All numbers that decide the weights, as recorded.
-
-    Attributes:
-        choices: with the number of steps and the numbers of the optimizer.
-        config: with the record of the run.
-        rules: of the optimizer.
-        warmup_steps: updates until the peak learning rate.
-        pace: steps between logging, evaluations and checkpoints.
-    """
-
-    choices: RunChoices
-    config: Config
-    rules: optim.Preset
-    warmup_steps: int
-    pace: fit.Pace
-
-
-@dataclasses.dataclass
-class Build:
-    """A model with optimizer, state, and the graphs of a step.
-
-    Attributes:
-        peak: float32 variable, the peak learning rate.
-        heldout: None until the first run has measured text.
-        first: by path, the first values of vectors and scalars. Matrices are
-            drawn from the seed instead.
-    """
-
-    model: Model
-    optimizer: optim.AdamW
-    peak: tf.Variable
-    state: State
-    trainer: loop.Trainer
-    heldout: loop.Heldout | loop.HeldoutLanguages | None = None
-
-    def __post_init__(self):
-        """Copies the first values that are not drawn."""
-        self.first = {
-            path: variable.numpy()
-            for path, variable in self.model.variables.items()
-            if len(variable.shape) < 2
-        }
-
-    def reset(self, choices: RunChoices, dataset: tf.data.Dataset) -> None:
-        """Resets weights, optimizer and step, for another seed and rate."""
-        files.assign(
-            {path: self.model.variables[path] for path in self.first},
-            self.first,
-            'the first weights',
-        )
-        self.model.draw_weights(choices.seed, choices.init_deviation)
-        self.optimizer.reset()
-        self.peak.assign(choices.learning_rate)
-        self.trainer.step.assign(0)
-        self.trainer.restart(dataset, choices.seed)
-
-    def free(self) -> None:
-        """Empties weights and moments, after which the build is of no use.
-
-        TensorFlow registers custom gradients for as long as the process lives,
-        these hold the graphs, and the graphs the variables.
-        """
-        weights = [x.value for x in self.model.variables.values()]
-        for variable in (*weights, *self.optimizer.slots.values()):
-            for part in self.trainer.strategy.experimental_local_results(
-                variable
-            ):
-                tf.raw_ops.AssignVariableOp(
-                    resource=part.handle, value=tf.zeros((), part.dtype)
-                )
 
 
 def run(
-    choices: RunChoices,
-    resolved: Resolved,
-    flagfile: str,
-    labelled: LabelledData | None = None,
-    judged: Judgements | None = None,
-    texts: Mapping[str, corpora.Corpus] | None = None,
+    checked: Checked, flagfile: str, labelled: LabelledData | None = None
 ) -> dict[str, Any]:
     """Trains a run: devices, text, config, agreement, model, loop, saving.
 
     Args:
-        choices: checked.
-        resolved: what they decide before the text is read.
+        checked: choices, and decisions that need no text.
         flagfile: the explicit choices, for flags.txt.
         labelled: the examples of rows that people label.
-        judged: what --best or --measure names.
-        texts: by language, the opened corpora; None: `open_data` opens them.
 
     Returns:
-        What metrics.json holds.
+        Content of metrics.json.
 
     Raises: as `begin.check_and_run`.
     """
+    choices, resolved, texts, judged = checked
     workdir = pathlib.Path(choices.workdir)
     shared = (labelled and labelled.shared) or BuildCache()
     with contextlib.ExitStack() as stack:
@@ -310,7 +85,11 @@ def run(
         with distribution.failing_together(strategy):
             if is_chief:
                 stack.enter_context(files.locked(workdir))
-            data = open_data(choices, resolved.plan, labelled, texts)
+            data = open_data(
+                choices, resolved.plan, open_init(choices, labelled),
+                labelled and labelled.train, texts,
+                functools.partial(open_guides, choices.settings),
+            )  # fmt: skip
 
         # ----------------------------------- config, steps, optimizer, record
         decisions = decide(choices, resolved, data, strategy, labelled, judged)
@@ -359,218 +138,16 @@ def open_devices(
     return shared.strategy
 
 
-# ----------------------------------------------------------------------- text
+# ------------------------------------------------------------------------ text
 
 
-def open_data(
-    choices: RunChoices,
-    plan: Plan,
-    labelled: LabelledData | None = None,
-    texts: Mapping[str, corpora.Corpus] | None = None,
-) -> RunData:
-    """Opens --init, the corpus and the examples; tokenizes new text.
-
-    Args: as of `run`.
-    """
-    started = labelled.started if labelled else None
-    if choices.init and started is None:
-        started = Workdir.open(choices.init)
-    tokenizer = started and started.tokenizer
-    bitexts, spoken = None, {}
-    if plan.reads('translations'):
-        bitexts = parallel.read(
-            choices.parallel, choices.heldout_parallel, choices.drop_equal
-        )
-        spoken = {
-            language: corpora.Corpus(
-                f'--parallel ({language})',
-                bitexts.fingerprint,
-                functools.partial(bitexts.documents_of, language),
-                tuple,
-            )
-            for language in bitexts.languages
-        }
-    text = pairs = parallel_texts = None
-    if plan.reads('text'):
-        text = open_text(choices, tokenizer, spoken, texts)
-        tokenizer = text.tokenizer
-        if started is not None:
-            text = _prompted(text, started.config)
-    if plan.reads('pairs'):
-        tokenizer, pairs = _open_pairs(
-            choices, tokenizer, started, sides_of(plan)
-        )
-    if bitexts is not None:
-        if tokenizer is None:
-            tokenizer = open_tokenizer(choices, spoken, files.cache_dir())
-        parallel_texts = _tokenize_translations(choices, tokenizer, bitexts)
-    counts = _token_counts(tokenizer, started, text, pairs, parallel_texts)
-    sources = batches.open_sources(
-        text and text.train, plan, choices.batch_size, choices.seed,
-        labelled and labelled.train, pairs and pairs.train,
-        parallel_texts and parallel_texts.train, choices.shuffle_block,
-    )  # fmt: skip
-    for source_spec, source in sources.items():
-        if source.single is not None:
-            print(
-                f'{source.single:,} documents have one sentence and no '
-                f'part in {", ".join(plan.readers(source_spec))}',
-                flush=True,
-            )
-    return RunData(
-        started, text, pairs, parallel_texts, tokenizer, counts,
-        batches.Batches(sources, plan, tokenizer.specials, choices.seed),
-    )  # fmt: skip
-
-
-def _token_counts(
-    tokenizer: Any,
-    started: Workdir | None,
-    text: OpenedText | None,
-    pairs: TokenizedPairs | None,
-    parallel_texts: TokenizedPairs | None,
-) -> np.ndarray:
-    """Counts tokens, [V] int64: of the corpus, of --init, else of examples."""
-    size = len(tokenizer)
-    if text is not None:
-        return text.train.counts
-    if started is not None:
-        counts = started.unigram
-        return np.zeros(size, np.int64) if counts is None else counts
-    if pairs is not None:
-        return pairs.train.tally(size, tokenizer.control_ids)
-    if parallel_texts is not None:
-        return parallel_texts.train.counts(size)
-    return np.zeros(size, np.int64)
-
-
-def _tokenize_translations(
-    choices: RunChoices, tokenizer: Any, bitexts: text_pairs.PairCorpus
-) -> TokenizedPairs:
-    """Tokenizes the texts of --parallel."""
-    print('\n'.join(bitexts.notes), flush=True)
-    truncated, splits = 0, []
-    for columns_of_split in (bitexts.train, bitexts.heldout):
-        by_languages = {}
-        for columns in columns_of_split:  # in the order of their languages
-            tokens = translations.tokenized(columns, tokenizer, choices.seq_len)
-            by_languages['-'.join(columns.languages)] = tokens
-            truncated += int(tokens.truncated.sum())
-        splits.append(
-            translations.ParallelText(by_languages, choices.language_exponent)
-        )
-    if truncated:
-        print(f'of {truncated:,} pairs a text is truncated', flush=True)
-    return TokenizedPairs(*splits, bitexts.fingerprint)
-
-
-def sides_of(plan: Plan) -> Mapping[str, Any]:
-    """Returns the settings of the two sides of --pairs."""
-    views = plan.views.items()
-    return next(x.settings for name, x in views if root(name) == PAIRED)
-
-
-def _open_pairs(
-    choices: RunChoices,
-    tokenizer: Any,
-    started: Workdir | None,
-    sides: Mapping[str, Any],
-) -> tuple[Any, TokenizedPairs]:
-    """Tokenizes the texts of --pairs; learns a tokenizer if None is passed.
-
-    `sides` are the settings of the view.
-    """
-    from infoword_tf.text import added
-    from infoword_tf.text.layout import LAYOUTS, layout_of
-    from infoword_tf.text.template import Template
-
-    pairs = text_pairs.read(
-        choices.pairs, choices.pair_columns, choices.heldout_pairs,
-        choices.pair_delimiter, choices.pair_negatives,
-    )  # fmt: skip
-    print('\n'.join(pairs.notes), flush=True)
-    if tokenizer is None:
-        corpus = corpora.Corpus(
-            choices.pairs, pairs.fingerprint, pairs.documents, tuple
-        )
-        tokenizer = open_tokenizer(choices, {'': corpus}, files.cache_dir())
-    prompts = ('', '')
-    if started is not None:
-        config = started.config
-        prompts = tuple(
-            config.prompt_text(config.prompt_for(role))
-            for role in ('query', 'passage')
-        )
-    if sides['markers']:
-        prompts = tuple(sides['markers'].split(','))
-        tokenizer = added.with_markers(tokenizer, prompts)
-    lengths = tuple(
-        min(choices.seq_len, sides[name] or choices.seq_len)
-        for name in ('query_length', 'passage_length')
-    )
-    layout = LAYOUTS['bert']
-    template = Template(tokenizer, layout)
-    if started is not None:
-        layout = layout_of(started.config.layout)
-    joining = Joining(
-        choices.seq_len, len(layout.between), layout.second_segment
-    )
-    guides = open_guides(choices.settings)
-    splits = []
-    for purpose, columns in (
-        ('to train on', pairs.train), ('held out', pairs.heldout),
-    ):  # fmt: skip
-        split, truncated = text_pairs.tokenized(
-            columns,
-            template,
-            lengths,
-            prompts,
-            {
-                flag.rpartition('.')[0]: guide.numbers
-                for flag, guide in guides.items()
-            },
-            sides['expand'],
-        )
-        splits.append(split._replace(joining=joining))
-        sizes = ' and '.join(f'{p.size:,}' for p in split.parts)
-        print(
-            f'{choices.pairs}: {sizes} examples {purpose}'
-            + (f', a text of {truncated:,} is truncated' if truncated else ''),
-            flush=True,
-        )
-    if empty := sum(file.empty for file in pairs.train):
-        print(
-            f'{choices.pairs}: {empty:,} rows with an empty a or b are left '
-            'out',
-            flush=True,
-        )
-    splits[0] = splits[0]._replace(
-        weights=text_pairs.weights_of(choices.pair_weights, splits[0].files)
-    )
-    guides_record = {
-        flag: record.known_by(x.folder, x.digest)
-        for flag, x in guides.items()
-    }
-    del guides
-    gc.collect()  # models are full of circles
-    pairs = TokenizedPairs(*splits, pairs.fingerprint, guides_record)
-    return tokenizer, pairs
-
-
-def _prompted(text: OpenedText, config: Config) -> OpenedText:
-    """Returns a text whose sentences have the default prompt of a config."""
-    prompt = config.prompts.get(config.prompt, '')
-    ids = text.tokenizer.tokenize([prompt])[0].numpy().tolist()
-
-    def with_prompt(store: Store | Mixture) -> Store | Mixture:
-        if isinstance(store, Mixture):
-            stores = {k: with_prompt(x) for k, x in store.stores.items()}
-            return store._replace(stores=stores)
-        return store._replace(prompt=ids)
-
-    return text._replace(
-        train=with_prompt(text.train), heldout=with_prompt(text.heldout)
-    )
+def open_init(
+    choices: RunChoices, labelled: LabelledData | None
+) -> Workdir | None:
+    """Opens the workdir of --init, or returns the one in memory."""
+    if labelled is not None and labelled.started is not None:
+        return labelled.started
+    return Workdir.open(choices.init) if choices.init else None
 
 
 # --------------------------------------------------------------------- config
@@ -632,10 +209,12 @@ def decide(
     more = dict(labelled.record) if labelled else {}
     if judged is not None and isinstance(choices.best, str):
         more['best'] = f'{choices.best} (files {judged.fingerprint})'
+    guides = data.pairs.guides if data.pairs else {}
+    more |= {flag: record.known_by(*known) for flag, known in guides.items()}
     written = record.run_record(
         choices, config, warmup_steps, ' '.join(fingerprints),
         'of --init' if of_init else digest, resolved.auxiliaries,
-        {**more, **(data.pairs.record if data.pairs else {})},
+        more,
     )  # fmt: skip
     config = config.replace(run=written, vocabulary=digest)
     return Decisions(choices, config, rules, warmup_steps, pace)
@@ -667,10 +246,10 @@ def _timed_steps(
 ) -> int:
     """Measures how many updates --minutes have room for, on a trial model."""
     trial = make_build(
-        dataclasses.replace(choices, steps=1, learning_rate=0.0), config,
-        data.tokenizer.specials, strategy, (rules, 0),
-        data.batches.dataset(0, FAR), Statistics(data.counts, data.counts),
-        data.longest,
+        dataclasses.replace(choices, steps=1, learning_rate=0.0), config, data,
+        strategy, (rules, 0),
+        dataset=data.batches.dataset(0, FAR),
+        statistics=Statistics(data.counts, data.counts),
     )  # fmt: skip
     minutes = choices.minutes
     steps = fit.steps_in(minutes, trial.trainer)
@@ -745,207 +324,7 @@ def refuse_other_vocabularies(
             )
 
 
-# --------------------------------------------------- model, optimizer, state
-
-
-def build_or_reuse(
-    decisions: Decisions,
-    plan: Plan,
-    data: RunData,
-    labelled: LabelledData | None,
-    shared: BuildCache,
-) -> Build:
-    """Builds model, optimizer and state, or resets a build of the sweep."""
-    choices, config, rules, warmup_steps, _ = decisions
-    shape = shape_of(choices, config, rules, warmup_steps)
-    dataset = data.batches.dataset(0, 1)
-    if shape in shared.builds:
-        reused = shared.builds[shape]
-        reused.reset(choices, dataset)
-        return reused
-    new = make_build(
-        choices, config, data.tokenizer.specials, shared.strategy,
-        (rules, warmup_steps), dataset,
-        _training_statistics(plan, data, labelled), data.longest,
-        batches.unmeasured(plan),
-    )  # fmt: skip
-    new.heldout = make_heldout(new.model, plan, data, labelled)
-    if not new.state.variables():  # `reset` empties no state
-        shared.add(shape, new)
-    return new
-
-
-def shape_of(
-    choices: RunChoices,
-    config: Config,
-    rules: optim.Preset,
-    warmup_steps: int,
-) -> str:
-    """Returns, as JSON, all that decides the graphs of a run."""
-    flags = [getattr(choices, name) for name in SHAPE]
-    values = config.replace(run={}).to_json()
-    return json.dumps([values, flags, rules, warmup_steps])
-
-
-def make_build(
-    choices: RunChoices,
-    config: Config,
-    specials: Specials,
-    strategy: tf.distribute.Strategy,
-    update: tuple[optim.Preset, int],
-    dataset: tf.data.Dataset,
-    statistics: Statistics,
-    longest: tuple[int, int],
-    unmeasured: Collection[str] = (),
-) -> Build:
-    """Builds model, optimizer, state and trainer.
-
-    Args:
-        choices: with the number of steps.
-        update: rules of the optimizer, and updates of the warm-up.
-        dataset: flat views, of the shapes of the run's.
-        statistics: of the training text.
-        longest: tokens of the longest a and b of --pairs; 0: of any length.
-        unmeasured: rows without MI of the training text, see
-            `batches.unmeasured`.
-    """
-    rules, warmup_steps = update
-    with strategy.scope():
-        model = Model(
-            config, specials, choices.seed, deviation=choices.init_deviation
-        )
-        model.encoder.remat = choices.remat
-        for objective in model.objectives.values():
-            objective.limit_texts(longest)
-            objective.steps = choices.steps
-        learning = {
-            path: variable
-            for path, variable in model.trainable.items()
-            if not (choices.freeze and path.startswith('encoder/'))
-        }
-        shares = {}
-        if choices.layer_decay != 1.0:
-            layers = len({*model.encoder.blocks})  # one, if they share weights
-            shares = optim.layer_shares(learning, layers, choices.layer_decay)
-        optimizer = optim.AdamW(learning, rules, shares, model.no_decay)
-    peak = tf.Variable(choices.learning_rate, dtype=tf.float32, trainable=False)
-    state = State(model, strategy, choices.batch_size)
-    step = tf.Variable(0, dtype=tf.int64, trainable=False)
-
-    def rate(step: tf.Tensor) -> tf.Tensor:
-        now = peak.read_value()
-        return optim.schedule(step, now, warmup_steps, choices.steps, rules)
-
-    trainer = loop.Trainer(
-        model, dataset, strategy, optimizer, step, rate, statistics,
-        choices.seed, choices.batch_size, choices.xla, state,
-        choices.microbatch, unmeasured,
-    )  # fmt: skip
-    return Build(model, optimizer, peak, state, trainer)
-
-
-def _training_statistics(
-    plan: Plan, data: RunData, labelled: LabelledData | None
-) -> Statistics:
-    """Returns token and label counts of the training text."""
-    counts = data.counts
-    if labelled is not None:
-        return labelled.statistics(
-            counts, False, plan, data.tokenizer.control_ids
-        )
-    by_row = {}
-    if data.translations is not None:
-        tokens = data.translations.train.counts(len(counts))
-        readers = plan.readers_of('translations')
-        by_row = dict.fromkeys(readers, Statistics(tokens, tokens))
-    return Statistics(counts, counts, by_row=by_row)
-
-
-def make_heldout(
-    model: Model,
-    plan: Plan,
-    data: RunData,
-    labelled: LabelledData | None = None,
-) -> loop.Heldout | loop.HeldoutLanguages:
-    """Returns the measurement of held-out text: as a whole, or by language.
-
-    Raises: ValueError: there is not enough held-out text.
-    """
-    counts, specials = data.counts, data.tokenizer.specials
-    stores = data.text.by_language if data.text else {'': (None, None)}
-    most = batches.HELDOUT_SEQUENCES // min(len(stores), MOST_LANGUAGES)
-    measured = {}
-    for language, (trained, held) in stores.items():
-        statistics, measures, others = Statistics(counts, counts), {}, ()
-        if not measured:  # texts of no language are measured with the first
-            others = labelled and labelled.heldout, (
-                data.pairs and data.pairs.heldout
-            )
-        if labelled is not None and not measured:
-            measures = labelled.measures
-            statistics = labelled.statistics(
-                counts, True, plan, data.tokenizer.control_ids
-            )
-        if held is not None:
-            statistics = statistics._replace(
-                training=trained.counts, measured=held.counts
-            )
-        try:
-            views = batches.heldout_views(
-                held, plan, specials, *others, most=most
-            )
-        except ValueError as error:
-            if len(stores) == 1:
-                raise
-            views = {}  # of a few lines; the others are measured
-            print(f'{language} is not measured: {error}', flush=True)
-        if views:
-            measured[language] = loop.Heldout(
-                model, views, statistics, measures
-            )
-    if data.text is not None and not measured:
-        raise errors.InputError(
-            'no_heldout_languages',
-            'no language has enough held-out text; hold out more '
-            '(--heldout=LANGUAGE=GLOB), or lower --seq_len',
-        )
-    if data.translations is not None:
-        measured |= _heldout_translations(model, plan, data)
-        return loop.HeldoutLanguages(measured)
-    return loop.HeldoutLanguages(measured) if len(stores) > 1 else measured['']
-
-
-def _heldout_translations(
-    model: Model, plan: Plan, data: RunData
-) -> dict[str, loop.Heldout]:
-    """Returns the measurement of held-out translations by pair of languages."""
-    counts, rows = data.counts, plan.readers_of('translations')
-    size, measured, lacking = len(counts), {}, set(rows)
-    for languages, held in data.translations.heldout.parts.items():
-        trained = data.translations.train.parts[languages]
-        of_pairs = Statistics(trained.tally(size), held.tally(size))
-        try:
-            views = batches.heldout_views(
-                None,
-                plan,
-                data.tokenizer.specials,
-                translations=translations.ParallelText({languages: held}),
-            )
-        except ValueError as error:  # of a pair or two
-            print(f'{languages} is not measured: {error}', flush=True)
-            continue
-        statistics = Statistics(
-            counts, counts, by_row=dict.fromkeys(rows, of_pairs)
-        )
-        measured[languages] = loop.Heldout(model, views, statistics)
-        lacking -= set(measured[languages].rows)
-    if lacking:
-        raise errors.InputError(
-            'no_heldout_translations',
-            f'{", ".join(sorted(lacking))}: there is not one held-out '
-            'example of translations; name more with --heldout_parallel',
-        )
-    return measured
+# ------------------------------------------------------------ weights of --init
 
 
 def start_from_init(
@@ -984,6 +363,116 @@ def start_from_init(
 # ------------------------------------------------------------ loop and saving
 
 
+@dataclasses.dataclass
+class Saver:
+    """The files of a run's weights: checkpoints, and weights.safetensors.
+
+    Attributes:
+        workdir: of the run.
+        checkpoints: of the workdir.
+        build: whose model, optimizer and state are saved.
+        data: whose batches a run that was rewound continues with.
+        steps: of the run.
+        chief: whether this process writes.
+        last: whether the last weights are exported, not the best ones.
+    """
+
+    workdir: pathlib.Path
+    checkpoints: checkpoint.Checkpoints
+    build: Build
+    data: RunData
+    steps: int
+    chief: bool
+    last: bool
+
+    def __post_init__(self):
+        """Collects the variables of a checkpoint."""
+        model, slots = self.build.model, self.build.optimizer.slots
+        self.variables = {
+            **{f'model/{k}': v.value for k, v in model.checkpointed.items()},
+            **{f'optimizer/{k}': v for k, v in slots.items()},
+        }
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy:
+        """Devices of the run."""
+        return self.build.trainer.strategy
+
+    def restore(self) -> int:
+        """Restores the last checkpoint; returns the step, 0 without one."""
+        state = self.build.state.variables()
+        step = self.checkpoints.restore(self.variables, state)
+        self.build.state.broadcast()
+        return step
+
+    def begin(self) -> int:
+        """Restores the last checkpoint of a run that was stopped.
+
+        Returns:
+            The number of updates so far.
+
+        Raises:
+            UsageError: machines have other checkpoints.
+        """
+        first = self.restore()
+        restored = distribution.gather_numbers(self.strategy, first)
+        if (restored != first).any():
+            steps = ', '.join(str(step) for step in restored[:, 0].tolist())
+            raise errors.UsageError(
+                'machines_other_workdirs',
+                f'--workdir={self.workdir} is another folder, or another '
+                f'state of it, on each machine (checkpoints of steps {steps}); '
+                'name one that all of them reach',
+            )
+        self.build.trainer.step.assign(first)
+        return first
+
+    def write_weights(self, now: int) -> None:
+        """Writes weights.safetensors, the exported weights."""
+        tensors = {k: v.numpy() for k, v in self.build.model.exported.items()}
+        if self.data.counts.any():
+            tensors['unigram'] = self.data.counts
+        checkpoint.write_weights(self.workdir, tensors, now)
+
+    def repair_weights(self, first: int) -> None:
+        """Exports the weights of the checkpoint, if another step is exported.
+
+        A run may have been stopped between the two, or a file be damaged.
+        """
+        if self.chief and first and self.last:
+            written = checkpoint.weights_step(self.workdir, checked=True)
+            if written != first:
+                self.write_weights(first)
+
+    def save(self, now: int) -> None:
+        """Writes a checkpoint, and the exported weights."""
+        self.checkpoints.save(now, self.variables | self.build.state.gather())
+        if self.chief and self.last:
+            self.write_weights(now)
+
+    def rewind(self, failed: int) -> int:
+        """Restores the last checkpoint, and skips to the batch after `failed`.
+
+        Returns:
+            The step of the checkpoint.
+        """
+        before, trainer = self.restore(), self.build.trainer
+        trainer.step.assign(failed)
+        trainer.restart(self.data.batches.dataset(failed, self.steps))
+        restored = distribution.gather_numbers(self.strategy, before)
+        if (restored != before).any():
+            raise RuntimeError(
+                f'machines find different checkpoints in {self.workdir}; '
+                'start the same command again'
+            )
+        self.checkpoints.rewound(
+            before, failed, self.variables | self.build.state.gather()
+        )
+        if self.chief and self.last:
+            self.write_weights(failed)
+        return before
+
+
 def train_and_save(
     decisions: Decisions,
     build: Build,
@@ -998,37 +487,50 @@ def train_and_save(
         What metrics.json holds.
     """
     choices, config = decisions.choices, decisions.config
-    chief = distribution.is_chief(strategy)
-    model, state, trainer = build.model, build.state, build.trainer
+    chief, trainer = distribution.is_chief(strategy), build.trainer
     workdir = pathlib.Path(choices.workdir)
     goal = _goal(choices, labelled, judged)
     evaluator = None
     if judged is not None and chief:
-        evaluator = _evaluator(judged, model, data, config, decisions.pace)
-    checkpointed = {
-        f'model/{k}': v.value for k, v in model.checkpointed.items()
-    }
-    slots = build.optimizer.slots
-    checkpointed |= {f'optimizer/{k}': v for k, v in slots.items()}
+        evaluator = _evaluator(
+            judged, build.model, data, config, decisions.pace
+        )
     checkpoints = checkpoint.Checkpoints(
         workdir, choices.keep_checkpoints, chief
     )
-    first = checkpoints.restore(checkpointed, state.variables())
-    state.broadcast()
-    restored = distribution.gather_numbers(strategy, first)
-    if (restored != first).any():
-        steps = ', '.join(str(step) for step in restored[:, 0].tolist())
-        raise errors.UsageError(
-            'machines_other_workdirs',
-            f'--workdir={workdir} is another folder, or another state of '
-            f'it, on each machine (checkpoints of steps {steps}); name one '
-            'that all of them reach',
-        )
-    trainer.step.assign(first)
+    saver = Saver(
+        workdir, checkpoints, build, data,
+        steps=choices.steps, chief=chief, last=goal is None,
+    )  # fmt: skip
+    first = saver.begin()
     dataset = data.batches.dataset(first, max(choices.steps, first + 1))
     trainer.train_dataset = dataset
+    _print_sizes(build, choices, config)
+    saver.repair_weights(first)
+    return fit.Fit(
+        workdir=workdir,
+        trainer=trainer,
+        heldout=build.heldout,
+        pace=decisions.pace,
+        sizes=fit.view_sizes(dataset),
+        save=saver.save,
+        keep=saver.write_weights,
+        chief=chief,
+        goal=goal,
+        evaluator=evaluator,
+        rewind=saver.rewind if choices.on_nonfinite == 'rewind' else None,
+        checkpoints=checkpoints,
+        rewinds=choices.rewinds,
+        grace=choices.grace_seconds,
+        any_process=functools.partial(distribution.any_process, strategy),
+    ).run()
+
+
+def _print_sizes(build: Build, choices: RunChoices, config: Config) -> None:
+    """Prints the size of a model, and the length of the run."""
+    trainer = build.trainer
     size = sum(int(tf.size(v)) for v in build.optimizer.variables.values())
-    replicas = strategy.num_replicas_in_sync
+    replicas = trainer.strategy.num_replicas_in_sync
     print(
         f'{choices.objectives}: {size:,} weights, {config.precision}, '
         f'{replicas} replica{"s" if replicas > 1 else ""}, '
@@ -1042,49 +544,6 @@ def train_and_save(
             'held-out text alone, since a batch has a text of each length',
             flush=True,
         )
-
-    def write_weights(now: int) -> None:
-        """Writes weights.safetensors, the exported weights."""
-        tensors = {k: v.numpy() for k, v in model.exported.items()}
-        if data.counts.any():
-            tensors['unigram'] = data.counts
-        checkpoint.write_weights(workdir, tensors, now)
-
-    def save(now: int) -> None:
-        """Writes a checkpoint, and the exported weights."""
-        checkpoints.save(now, checkpointed | state.gather())
-        if chief and goal is None:
-            write_weights(now)
-
-    def rewind(failed: int) -> int:
-        """Restores the last checkpoint, and skips to the batch after `failed`.
-        """
-        before = checkpoints.restore(checkpointed, state.variables())
-        state.broadcast()
-        trainer.step.assign(failed)
-        trainer.restart(data.batches.dataset(failed, choices.steps))
-        restored = distribution.gather_numbers(strategy, before)
-        if (restored != before).any():
-            raise RuntimeError(
-                f'machines find different checkpoints in {workdir}; start '
-                'the same command again'
-            )
-        checkpoints.rewound(before, failed, checkpointed | state.gather())
-        if chief and goal is None:
-            write_weights(failed)
-        return before
-
-    # A run that was stopped between the two, or a file that is damaged.
-    if chief and first and goal is None:
-        if checkpoint.weights_step(workdir, checked=True) != first:
-            write_weights(first)
-    return fit.Fit(
-        workdir, trainer, build.heldout, decisions.pace,
-        fit.view_sizes(dataset), save, write_weights, chief, goal, evaluator,
-        rewind if choices.on_nonfinite == 'rewind' else None,
-        checkpoints, choices.rewinds, choices.grace_seconds,
-        functools.partial(distribution.any_process, strategy),
-    ).run()  # fmt: skip
 
 
 def _goal(

@@ -1,6 +1,7 @@
 """Public weights: folders and checkpoints of other libraries, read and written.
 
     kinds               public models: settings and names of weights
+    heads               heads on states, and settings of rows that have them
     names               forms and styles of such names
     mapping             weights under other names, each checked
     architectures       encoders in config.json, both directions

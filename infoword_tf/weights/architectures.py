@@ -118,7 +118,7 @@ def transform_activation(
     """Reads the activation of the head that fills masks.
 
     Returns:
-        In layers.activation.FORMS; None: it is that of the encoder.
+        In layers.pointwise.FORMS; None: it is that of the encoder.
 
     Raises:
         ValueError: another activation.

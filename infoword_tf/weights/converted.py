@@ -22,12 +22,15 @@ from infoword_tf.config import (
     LexicalConfig,
     RowConfig,
 )
+from infoword_tf.encoders import ENCODERS
 from infoword_tf.layers.lexical import VOCABULARY
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
+from infoword_tf.objectives.critics import scoring
 from infoword_tf.text.added import with_markers
 from infoword_tf.text.layout import layout_of
 from infoword_tf.views.masking import MASKED_SHARE
+from infoword_tf.weights.heads import CLASSES, MASKED_WORDS, ReadHead
 from infoword_tf.weights.mapping import find, match, read_weight
 from infoword_tf.weights.names import Lines, Naming, is_unnamed_bias
 from infoword_tf.weights.tensors import Tensors
@@ -47,15 +50,10 @@ class EncoderSource:
         encoder: from the configuration.
         tokenizer: of the folder.
         layout: of a text, as in `Config`.
-        pooler: activation below the scores of the row `label`, or `score`.
-        mean: whether that row reads the mean of all states.
+        heads: by name in HEADS, what each becomes, if there are weights of it.
         labels: names of classes.
-        multilabel: whether a text may have several labels, or none.
-        tied: a row whose head has no weights but the encoder's.
-        tag_pooler, tag_tokens: settings of the row `tag`.
-        padding: as of `Layout`, for the rows `label` and `score`.
-        span: settings of the row `span` that are not the defaults.
-        transform_activation: of the head that fills masks; None: the encoder's.
+        tied: name in HEADS of one without weights but the encoder's.
+        padding: as of `Layout`, for a head on the whole text.
     """
 
     where: str
@@ -64,16 +62,10 @@ class EncoderSource:
     encoder: EncoderConfig
     tokenizer: FolderTokenizer
     layout: str | Layout
-    pooler: str = 'tanh'
-    mean: bool = False
+    heads: Mapping[str, ReadHead]
     labels: tuple[str, ...] = ()
-    multilabel: bool = False
     tied: str | None = None
-    tag_pooler: str = 'none'
-    tag_tokens: str = 'all'
     padding: str | None = None
-    span: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    transform_activation: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,25 +147,22 @@ def make(
     naming, lexical, tied = source.naming, vectors.lexical, source.tied
     heads = {**naming.heads, **vectors.heads}
     if lexical is not None and lexical.head == VOCABULARY:
-        heads[LEXICAL] = heads.pop('mlm', {})
+        heads[LEXICAL] = heads.pop(MASKED_WORDS, {})
     naming = naming._replace(heads=heads)
     weights = find(naming, source.tensors)
     if LEXICAL in heads:
-        if LEXICAL not in weights.rows and tied != 'mlm':
+        if LEXICAL not in weights.heads and tied != MASKED_WORDS:
             raise errors.InputError(
                 'no_vocabulary_head',
                 f'{source.where} is to weigh the tokens of the vocabulary, and '
                 'its weights have no head that fills masks, which does that',
             )
-        transform, activation = LEXICAL in weights.rows, None
-        if transform:
-            activation = source.transform_activation
-        lexical = dataclasses.replace(
-            lexical, transform=transform, transform_activation=activation
-        )
-        tied = None if tied == 'mlm' else tied
+        transform = LEXICAL in weights.heads
+        more = source.heads[MASKED_WORDS].settings if transform else {}
+        lexical = dataclasses.replace(lexical, transform=transform, **more)
+        tied = None if tied == MASKED_WORDS else tied
     tokenizer = source.tokenizer.tokenizer
-    if vectors.classes and 'label' not in weights.rows:
+    if vectors.classes and CLASSES not in weights.heads:
         raise errors.InputError(
             'no_class_head',
             f'{source.where} is to answer classes of texts, and its weights '
@@ -186,42 +175,18 @@ def make(
             'tokenizer that keeps case; set do_lower_case in '
             'tokenizer_config.json instead',
         )
-    rows = {}
-    for row in sorted({*weights.rows, *filter(None, [tied])} - {*CRITICS}):
-        settings: dict[str, Any] = {
-            name: setting.default
-            for name, setting in TABLE[row].settings.items()
-        }
-        if row == 'mlm':
-            settings['transform'] = row != tied
-            if row != tied:
-                activation = source.transform_activation
-                settings['transform_activation'] = activation
-        if row == 'gpt':
-            settings['pre_norm'] = source.encoder.arguments.get(
-                'pre_norm', False
-            )
-        if row in ('label', 'score'):
-            settings |= {'pooler': source.pooler, 'mean': source.mean}
-        if row == 'label':
-            settings |= {
-                'classes': len(source.labels),
-                'multilabel': source.multilabel,
-            }
-        if row == 'tag':
-            settings |= {
-                'pooler': source.tag_pooler,
-                'tokens': source.tag_tokens,
-                'classes': len(source.labels),
-            }
-        if row == 'span':
-            settings |= source.span
-        rows[row] = RowConfig(1.0, settings)
-    scores = any(
-        row in rows and rows[row].settings.get('classes', 1) == 1
-        for row in ('label', 'score')
-    )
+    row_by_head = {
+        head: source.heads[head].row
+        for head in {*weights.heads, *filter(None, [tied])} - {*CRITICS}
+    }
+    rows = {
+        row_by_head[head]: RowConfig(1.0, _settings(source, head, head == tied))
+        for head in sorted(row_by_head, key=row_by_head.get)
+    }
+    scores = bool(scoring(rows))
+    has_labels = any('classes' in row.settings for row in rows.values())
     arguments = dict(source.encoder.arguments)
+    has_memory = 'memory' in ENCODERS[source.encoder.name].abilities
     positions = arguments['max_length']
     longest = vectors.max_length or source.tokenizer.max_length or positions
     _check_sight(source, vectors)
@@ -235,10 +200,10 @@ def make(
         rows=rows,
         max_length=min(longest, positions),
         tokenizer=tokenizer.config,
-        masking='tokens' if 'mlm' in rows else None,
-        mask_share=MASKED_SHARE if 'mlm' in rows else None,
-        memory_length=0 if source.encoder.name == 'relative' else None,
-        layout=_layout(source, vectors, not {'label', 'score'} & {*rows}),
+        masking='tokens' if MASKED_WORDS in row_by_head else None,
+        mask_share=MASKED_SHARE if MASKED_WORDS in row_by_head else None,
+        memory_length=0 if has_memory else None,
+        layout=_layout(source, vectors, CLASSES not in row_by_head),
         pooling=vectors.pooling,
         similarity=vectors.similarity,
         dense=vectors.dense,
@@ -252,11 +217,11 @@ def make(
         cross=vectors.cross,
         query_length=query_length,
         passage_length=passage_length,
-        labels=source.labels if {'label', 'tag'} & {*rows} else (),
+        labels=source.labels if has_labels else (),
         run={'source': pathlib.Path(source.where).name},
     )
     model = Model(config, tokenizer.specials, seed=None, auxiliaries=False)
-    variables = model.exported
+    variables, naming = model.exported, naming.at(row_by_head)
     # A bias that public heads do not have stays 0.
     paths = [
         path
@@ -264,7 +229,12 @@ def make(
         if path not in vectors.tensors and not is_unnamed_bias(naming, path)
     ]
     lines, dropped = match(
-        naming, weights, arguments['layers'], paths, source.where
+        naming,
+        weights,
+        rows=[row_by_head.get(head, head) for head in weights.heads],
+        layers=arguments['layers'],
+        paths=paths,
+        where=source.where,
     )
     # One after the other: a model may fill half of the memory.
     for line in lines:
@@ -289,6 +259,30 @@ def make(
             'numbers: here they have length 1 after that'
         )
     return config, model, dropped
+
+
+def _settings(source: EncoderSource, head: str, tied: bool) -> dict[str, Any]:
+    """Returns all settings of the row that a head becomes.
+
+    Settings that fix arguments of the encoder are as the encoder is.
+
+    Args:
+        source: the public encoder.
+        head: name in HEADS.
+        tied: whether the head has no weights.
+    """
+    row, more = source.heads[head]
+    known, arguments = TABLE[row].settings, source.encoder.arguments
+    settings = {name: setting.default for name, setting in known.items()}
+    for name, setting in known.items():
+        for value, fixed in setting.encoder.items():
+            if all(arguments.get(k) == x for k, x in fixed.items()):
+                settings[name] = value
+    if 'classes' in settings:
+        settings['classes'] = len(source.labels)
+    if 'transform' in settings:
+        settings['transform'] = not tied
+    return settings if tied else settings | more
 
 
 def _check_sight(source: EncoderSource, vectors: VectorSettings) -> None:

@@ -11,6 +11,7 @@ from infoword_tf import errors, files
 from infoword_tf.config import EncoderConfig
 from infoword_tf.weights import architectures, tokenizer_reader
 from infoword_tf.weights.converted import EncoderSource
+from infoword_tf.weights.heads import PublicConfig, read_heads
 from infoword_tf.weights.kinds import ARCHITECTURES
 from infoword_tf.weights.kinds.google import GARDEN, GOOGLE
 from infoword_tf.weights.tensors import open_checkpoint
@@ -36,7 +37,8 @@ def read(folder: pathlib.Path) -> EncoderSource:
     naming = GOOGLE[path.name]
     if any(_GARDEN_MARK in name for name in tensors):
         naming = GARDEN
-    if path.name.startswith('xlnet'):
+    kind = 'xlnet' if path.name.startswith('xlnet') else 'bert'
+    if kind == 'xlnet':
         encoder = _xlnet(config, path)
     else:
         # Google's GELU is the tanh form, whatever its name in this file.
@@ -45,6 +47,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
         encoder = architectures.encoder_of(
             {**config, 'model_type': 'bert'}, str(path)
         )
+    about = PublicConfig({'model_type': kind}, encoder, str(path))
     return EncoderSource(
         where=str(prefix),
         naming=naming,
@@ -53,9 +56,8 @@ def read(folder: pathlib.Path) -> EncoderSource:
         tokenizer=tokenizer_reader.read(
             folder, encoder.arguments['vocab_size']
         ),
-        layout=ARCHITECTURES[
-            'xlnet' if path.name.startswith('xlnet') else 'bert'
-        ].layout,
+        layout=ARCHITECTURES[kind].layout,
+        heads=read_heads(about),
     )
 
 

@@ -17,8 +17,6 @@ from infoword_tf.inference.loaded import Loaded
 from infoword_tf.layers.lexical import VOCABULARY
 from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.label import NO_POOLER
-from infoword_tf.objectives.span import CONDITIONAL
-from infoword_tf.objectives.tag import ALL, FIRST
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.tokenizer import TextTokenizer
 from infoword_tf.text.vocabulary import unnamed
@@ -30,9 +28,23 @@ from infoword_tf.weights import (
     tokenizer_writer,
 )
 from infoword_tf.weights.converted import EncoderSource
+from infoword_tf.weights.heads import (
+    CLASSES,
+    HEADS,
+    MASKED_WORDS,
+    NEXT_TEXT,
+    NEXT_WORDS,
+    NUMBER,
+    PROBLEM,
+    TASKS,
+    PublicConfig,
+    PublicFolder,
+    TokensHead,
+    is_number,
+    read_heads,
+)
 from infoword_tf.weights.kinds import ARCHITECTURES
 from infoword_tf.weights.names import (
-    Lines,
     Naming,
     after_padding,
     is_unnamed_bias,
@@ -41,41 +53,12 @@ from infoword_tf.weights.tensors import SINGLE, open_folder
 
 CONFIG = 'config.json'
 _POSITIONS = 'position_embeddings'
-# Rows by how the names of architectures end.
-TASKS = {
-    'ForSequenceClassification': 'label',
-    'ForTokenClassification': 'tag',
-    'ForQuestionAnswering': 'span',
-}
 _CHOOSES = 'ForMultipleChoice'
-# Where config.json says how labels of tokens become spans, and how answers are
-# extracted.
-PARAMETERS, OF_TAGS, STRATEGY = (
-    'task_specific_params', 'token-classification', 'aggregation_strategy'
-)  # fmt: skip
 _PADS = {'gemma3_text': 0}  # where config.json has no pad_token_id
-OF_SPANS = 'question-answering'
-# Settings of the row `span` by key there.
-_OF_SPANS = {
-    'handle_impossible_answer': 'null', 'max_question_len': 'question',
-    'max_answer_len': 'longest',
-}  # fmt: skip
 # `Architecture.notes` of all kinds.
 _NOTES = {
     'auto_map': 'code of this repository (auto_map) is not run: it is read '
     'as any {model_type}',
-}
-# The key for the problem that a head on the whole text solves; by default
-# classes.
-PROBLEM, SEVERAL, NUMBER = (
-    'problem_type', 'multi_label_classification', 'regression'
-)  # fmt: skip
-# What sentence-transformers before version 6 makes of the score of a pair: by
-# default it is logistic, and the score of a critic stays as it is.
-_READ_BY_OTHERS = {
-    'sentence_transformers': {
-        'activation_fn': 'torch.nn.modules.linear.Identity'
-    }
 }
 # What is said of heads without a place.
 TOKEN_VECTORS, TERMS, PAIR_SCORE = (
@@ -114,16 +97,13 @@ def read(
             f'({name.removesuffix(_CHOOSES)}Model) to convert the encoder',
         )
     architecture, naming = ARCHITECTURES[kind], _naming(config)
-    labels, problem = labels_of(config), config.get(PROBLEM)
-    if problem == NUMBER and 'label' in naming.heads:
-        if len(labels) > 1:
-            raise errors.InputError(
-                'several_regression_numbers',
-                f'{path} has {PROBLEM} {NUMBER!r} of {len(labels)} numbers; '
-                'only one can be converted',
-            )
-        heads = dict(naming.heads)
-        naming = naming._replace(heads=heads | {'score': heads.pop('label')})
+    labels = labels_of(config)
+    if is_number(config) and CLASSES in naming.heads and len(labels) > 1:
+        raise errors.InputError(
+            'several_regression_numbers',
+            f'{path} has {PROBLEM} {NUMBER!r} of {len(labels)} numbers; '
+            'only one can be converted',
+        )
     if (folder / ADAPTER).is_file():
         raise errors.InputError(
             'adapter_folder',
@@ -163,18 +143,10 @@ def read(
         encoder=encoder,
         tokenizer=tokenizer,
         layout=layout,
-        pooler=architecture.classes,
-        mean=config.get(architecture.pooling) == 'mean',
+        heads=read_heads(PublicConfig(config, encoder, str(path))),
         labels=labels,
-        multilabel=problem == SEVERAL,
         tied=_tied(config, encoder),
-        tag_pooler=_token_pooler(kind, 'tag'),
-        tag_tokens=_tag_tokens(config),
         padding=_padding(config, tokenizer.tokenizer),
-        span=_span(config),
-        transform_activation=architectures.transform_activation(
-            config, encoder, str(path)
-        ),
     )
 
 
@@ -193,52 +165,29 @@ def _name(config: Mapping[str, Any]) -> str:
     return (config.get('architectures') or [''])[0]
 
 
-def _naming(config: Mapping[str, Any], task: str | None = None) -> Naming:
+def _naming(config: Mapping[str, Any], head: str | None = None) -> Naming:
     """Chooses the names of the weights beside a config.json.
 
     Args:
         config: content of the file.
-        task: the row of TASKS whose head there is; None: the file says it.
+        head: name in HEADS of one on states; None: the file says it.
     """
     architecture = ARCHITECTURES[config['model_type']]
     naming = architecture.naming
-    if task is None:
+    if head is None:
         name = _name(config)
-        task = next((row for x, row in TASKS.items() if name.endswith(x)), '')
-    if names := _of_tokens(config['model_type'], task):
+        named = (x for x in TASKS if name.endswith(HEADS[x].ending))
+        head = next(named, None)
+    known = HEADS.get(head)
+    if isinstance(known, TokensHead):
         # Heads of several tasks may have the same names.
-        heads = {k: x for k, x in naming.heads.items() if k != 'label'}
-        naming = naming._replace(heads=heads | {task: names})
+        heads = {k: x for k, x in naming.heads.items() if k != CLASSES}
+        if names := known.names(config['model_type']):
+            naming = naming._replace(heads=heads | {head: names})
     if architecture.adapt:
         naming = architecture.adapt(naming, config)
     first = architectures.first_position(config)
     return after_padding(naming, first) if first else naming
-
-
-def _of_tokens(kind: str, row: str) -> Lines:
-    """Returns the names of a head on tokens, `tag` or `span`; {}: none."""
-    known = ARCHITECTURES[kind]
-    return {'tag': known.tags, 'span': known.spans}.get(row, {})
-
-
-def _token_pooler(kind: str, row: str) -> str:
-    """Returns the activation below the scores of a head on tokens."""
-    pools = 'pooler_kernel' in _of_tokens(kind, row)
-    return ARCHITECTURES[kind].classes if pools else NO_POOLER
-
-
-def _span(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Reads the settings of the row `span`."""
-    known = (config.get(PARAMETERS) or {}).get(OF_SPANS) or {}
-    pooler = _token_pooler(config['model_type'], 'span')
-    ours = {x: known[key] for key, x in _OF_SPANS.items() if key in known}
-    return {'pooler': pooler, 'biases': True, **ours}
-
-
-def _tag_tokens(config: Mapping[str, Any]) -> str:
-    """Returns which tokens have labels, of `objectives.tag.TOKENS`."""
-    ours = (config.get(PARAMETERS) or {}).get(OF_TAGS) or {}
-    return FIRST if ours.get(STRATEGY) == FIRST else ALL
 
 
 def _padding(
@@ -257,11 +206,11 @@ def _padding(
 
 
 def _tied(config: Mapping[str, Any], encoder: EncoderConfig) -> str | None:
-    """Names the row without weights of a head, or None."""
+    """Names the head without weights, or None."""
     architecture = ARCHITECTURES[config['model_type']]
     ties = config.get('tie_word_embeddings', architecture.ties)
     causal = encoder.arguments.get('causal', False)
-    if not ties or causal != (architecture.tied == 'gpt'):
+    if not ties or causal != (architecture.tied == NEXT_WORDS):
         return None
     return architecture.tied
 
@@ -302,11 +251,11 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     naming, values = named(loaded)
     kind, arguments = values['model_type'], loaded.encoder.arguments
     architecture, heads = ARCHITECTURES[kind], _heads(loaded, kind)
-    rows, ours = list(heads), heads.values()
+    naming, rows = naming.at(heads), list(heads.values())
     dropped = [
         f'the row {row}{why(row, loaded, kind)}'
-        for row in lacking(loaded, ours)
-    ] + unwritten(loaded, ours)
+        for row in lacking(loaded, rows)
+    ] + unwritten(loaded, rows)
     if token := _text_as_padding(values, tokenizer):
         pad = architectures.first_position(values) - 1
         if pad in (tokenizer.cls_id, tokenizer.sep_id):
@@ -317,18 +266,14 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
             )
         dropped.append(f'the position of {token}, which is no padding here')
     tensors = {}
+    places = tuple(f'{mapping.place_of(row)}/' for row in rows)
     for path, variable in loaded.model.exported.items():
-        if path.startswith('encoder/'):
+        if path.startswith(places) and is_unnamed_bias(naming, path):
+            if np.any(variable.numpy()):
+                *_, row, name = path.split('/')
+                dropped.append(f'{name} of the row {row}')
+        elif path.startswith(('encoder/', *places)):
             tensors[path] = variable.numpy()
-        for head, row in heads.items():
-            place = mapping.place_of(row)
-            if not path.startswith(f'{place}/'):
-                continue
-            theirs = path.replace(place, mapping.place_of(head), 1)
-            if not is_unnamed_bias(naming, theirs):
-                tensors[theirs] = variable.numpy()
-            elif np.any(variable.numpy()):
-                dropped.append(f'{path.split("/")[-1]} of the row {row}')
     if _keeps_one_segment(kind, arguments):
         first, *_ = tensors.pop('encoder/segment_embeddings')
         table = f'encoder/{_POSITIONS}'
@@ -338,13 +283,13 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
             'the second has it, too'
         )
     model = f'{architecture.name}Model'
-    if tasks := [x for x, row in TASKS.items() if row in rows]:
+    if tasks := [HEADS[x].ending for x in TASKS if x in heads]:
         model = f'{architecture.name}{tasks[0]}'
-    elif rows == ['mlm', 'nsp'] or rows == ['nsp', 'mlm']:
+    elif {*heads} == {MASKED_WORDS, NEXT_TEXT}:
         model = 'BertForPreTraining'
-    elif rows == ['nsp']:
+    elif {*heads} == {NEXT_TEXT}:
         model = 'BertForNextSentencePrediction'
-    elif rows:
+    elif heads:
         model = architecture.name.removesuffix('Text') + architecture.fills
     values |= {'architectures': [model], 'torch_dtype': 'float32'}
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
@@ -352,41 +297,10 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         values |= {'bos_token_id': cls, 'eos_token_id': sep}
     if kind == 'modernbert':
         values |= {'cls_token_id': cls, 'sep_token_id': sep}
-    labels = config.labels
-    if 'label' in rows:
-        row = heads['label']
-        settings = config.rows[row].settings if row in config.rows else {}
-        if architecture.pooling:
-            values[architecture.pooling] = (
-                'mean' if settings.get('mean') else architecture.first
-            )
-        if row in (CROSS, 'score'):
-            labels = ('LABEL_0',)
-        if row == CROSS:
-            values |= _READ_BY_OTHERS
-        elif row == 'score':
-            values[PROBLEM] = NUMBER
-        elif settings['multilabel']:
-            values[PROBLEM] = SEVERAL
-    if 'tag' in rows and config.rows['tag'].settings['tokens'] == FIRST:
-        values[PARAMETERS] = {OF_TAGS: {STRATEGY: FIRST}}
-    if 'span' in rows:
-        span = loaded.model.objectives['span']
-        if not span.biases:  # heads there have one
-            tensors['objectives/span/bias'] = np.zeros(2, np.float32)
-        values[PARAMETERS] = {
-            OF_SPANS: {key: getattr(span, x) for key, x in _OF_SPANS.items()}
-        }
-        if config.null_threshold:
-            dropped.append('the odds above which it gives no answer')
-    if 'mlm' in rows and architecture.fills_by:
-        key, _ = architecture.fills_by
-        if key is not None:
-            form = _transform_activation(loaded, heads['mlm'])
-            values[key] = architectures.spelled(kind, form)
-    if {'label', 'tag'} & {*rows}:
-        values['id2label'] = {str(i): label for i, label in enumerate(labels)}
-        values['label2id'] = {label: i for i, label in enumerate(labels)}
+    public = PublicFolder(loaded, values, tensors, dropped)
+    for name, head in HEADS.items():
+        if name in heads:
+            head.write(public, heads[name])
     arrays = mapping.write(
         naming, tensors, arguments['layers'], arguments['heads'], rows
     )
@@ -413,7 +327,7 @@ def named(loaded: Loaded) -> tuple[Naming, dict[str, Any]]:
         encoder = EncoderConfig(encoder.name, {**arguments, 'segments': 0})
     values = architectures.config_of(kind, encoder, pad_id)
     heads = _heads(loaded, kind)
-    task = next((row for row in TASKS.values() if row in heads), '')
+    task = next((x for x in TASKS if x in heads), '')
     return _naming(values, task), values
 
 
@@ -425,8 +339,7 @@ def _keeps_one_segment(kind: str, arguments: Mapping[str, Any]) -> bool:
 
 
 def heads_of(loaded: Loaded) -> dict[str, str]:
-    """Maps each head that can be written to a row, to LEXICAL or to CROSS.
-    """
+    """Maps each head of HEADS that is written to a row, LEXICAL or CROSS."""
     return _heads(loaded, _encoder(loaded)[1])
 
 
@@ -470,120 +383,34 @@ def _encoder(loaded: Loaded) -> tuple[EncoderConfig, str]:
 
 def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
     heads: dict[str, str] = {}
-    known = ARCHITECTURES[kind].naming
     for row in loaded.model.objectives:
-        head = TABLE[row].begins_as or row
-        head = 'label' if head == 'score' else head
-        settings = loaded.config.rows[row].settings
-        if _fits(head, settings, kind, loaded.layout.first) and not (
-            head == 'label' and _ends_with_padding(loaded, kind)
-            or head == 'mlm' and _missed_activation(loaded, row, kind)
+        head = TABLE[row].public_head
+        if head is not None and (
+            HEADS[head].fits(loaded, loaded.config.rows[row].settings, kind)
         ):
             heads.setdefault(head, row)
-    lexical = loaded.config.lexical
-    if loaded.config.critic == LEXICAL and lexical.head == VOCABULARY and (
-        _fits('mlm', {'transform': lexical.transform}, kind, first=True)
-        and not _missed_activation(loaded, LEXICAL, kind)
-    ):  # fmt: skip
-        heads['mlm'] = LEXICAL
-    cross = loaded.config.cross
-    if cross is not None and not _ends_with_padding(loaded, kind) and (
-        _fits('label', {'pooler': cross.pooler}, kind, loaded.layout.first)
-    ):  # fmt: skip
-        heads['label'] = CROSS
-    tasks = [row for row in TASKS.values() if row in heads]
-    for row in tasks[1:]:  # a folder has one of them
-        heads.pop(row)
+    for critic, head in ((LEXICAL, MASKED_WORDS), (CROSS, CLASSES)):
+        known = getattr(loaded.config, critic)
+        if known is None or critic == LEXICAL and (
+            loaded.config.critic != LEXICAL or known.head != VOCABULARY
+        ):  # fmt: skip
+            continue
+        if HEADS[head].fits(loaded, dataclasses.asdict(known), kind):
+            heads[head] = critic
+    tasks = [head for head in TASKS if head in heads]
+    for head in tasks[1:]:  # a folder has one of them
+        heads.pop(head)
+    names = ARCHITECTURES[kind].naming.heads
     fills, classes = (
-        {name for name, _ in known.heads.get(row, {}).values()}
-        for row in ('mlm', 'label')
+        {name for name, _ in names.get(head, {}).values()}
+        for head in (MASKED_WORDS, CLASSES)
     )
     if tasks and fills & classes:  # of ModernBERT one layer is in both
-        heads.pop('mlm', None)
+        heads.pop(MASKED_WORDS, None)
     return heads
 
 
-def _ends_with_padding(loaded: Loaded, kind: str) -> bool:
-    """Tells whether texts end with the token that pads, behind which heads that
-    read the last state would not look, but those here do.
-    """
-    tokenizer, padding = loaded.tokenizer, loaded.layout.padding
-    reads_last = ARCHITECTURES[kind].classes == NO_POOLER
-    ends = tokenizer.sep_id, *loaded.after[-1:]
-    return reads_last and padding is None and tokenizer.pad_id in ends
-
-
-def _transform_activation(loaded: Loaded, row: str) -> str | None:
-    """Returns the activation of the output transform of a row, or of LEXICAL;
-    None: there is no such transform.
-    """
-    settings = (
-        dataclasses.asdict(loaded.config.lexical)
-        if row == LEXICAL
-        else loaded.config.rows[row].settings
-    )
-    if not settings.get('transform'):
-        return None
-    usual = loaded.encoder.arguments['activation']
-    return settings.get('transform_activation') or usual
-
-
-def _missed_activation(loaded: Loaded, row: str, kind: str) -> str | None:
-    """Names the activation of the output transform of transformers, where the
-    row, or LEXICAL, has another.
-    """
-    known, usual = ARCHITECTURES[kind], loaded.encoder.arguments
-    key, default = known.fills_by or (None, None)
-    activation = _transform_activation(loaded, row)
-    if activation is None or key is not None:
-        return None
-    theirs = known.activations.get(default, usual['activation'])
-    return None if theirs == activation else theirs
-
-
 def why(row: str, loaded: Loaded, kind: str) -> str:
-    """Names, for a head on whole texts without a place, the reason."""
-    settings = loaded.config.rows[row].settings
-    known = ARCHITECTURES[kind]
-    if row == 'tag':
-        return ' (there it is one layer over the last states)'
-    if row == 'span':
-        pooler = _token_pooler(kind, row)
-        if not known.spans or settings.get('pooler', NO_POOLER) == pooler:
-            return ''
-        return f' (there it has --span.pooler={pooler})'
-    head = TABLE[row].begins_as or row
-    if head == 'mlm' and (missed := _missed_activation(loaded, row, kind)):
-        return f' (there the activation of its transform is {missed})'
-    if head not in ('label', 'score'):
-        return ''
-    if _ends_with_padding(loaded, kind):
-        return ' (texts end with the token that pads)'
-    if settings['pooler'] != known.classes:
-        return f' (there it has --{row}.pooler={known.classes})'
-    return ''
-
-
-def _fits(
-    row: str, settings: Mapping[str, Any], kind: str, first: bool
-) -> bool:
-    """Tells whether transformers has a head on a kind of encoder.
-
-    Heads for classes without a layer before them read the last state; `first`
-    says whether the pooled state is the first.
-    """
-    heads = ARCHITECTURES[kind].naming.heads
-    if row == 'mlm':
-        return row in heads and settings['transform'] == bool(heads[row])
-    if row == 'label':
-        known = ARCHITECTURES[kind]
-        same = settings['pooler'] == known.classes
-        same = same and not (known.classes == NO_POOLER and first)
-        return same and (not settings.get('mean') or bool(known.pooling))
-    if row in ('tag', 'span'):
-        joined = 'mix', 'embeddings', 'bilstm', 'crf'
-        same = settings.get('pooler', NO_POOLER) == _token_pooler(kind, row)
-        same = same and not any(settings.get(name) for name in joined)
-        same = same and settings.get('end') != CONDITIONAL
-        return same and bool(_of_tokens(kind, row))
-    return row in heads
+    """Names, for a row whose head has no place, the reason; '': none."""
+    head = TABLE[row].public_head
+    return '' if head is None else HEADS[head].why(loaded, row, kind)

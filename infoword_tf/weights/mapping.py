@@ -67,12 +67,12 @@ class PublicWeights(NamedTuple):
     Attributes:
         tensors: by name, older names replaced.
         prefix: before the encoder's names.
-        rows: rows, and critics, whose heads are among them.
+        heads: names of the heads that are among them, as of `Naming`.
     """
 
     tensors: Mapping[str, np.ndarray]
     prefix: str
-    rows: tuple[str, ...]
+    heads: tuple[str, ...]
 
 
 def find(naming: Naming, tensors: Tensors) -> PublicWeights:
@@ -94,23 +94,23 @@ def find(naming: Naming, tensors: Tensors) -> PublicWeights:
             f'{tensors.where} has no {first}: these are not the weights of '
             'such an encoder',
         )
-    rows = []
-    for row, head in naming.heads.items():
+    heads = []
+    for name, head in naming.heads.items():
         # A head is there if a weight is there that no other head has.
         others = {
             theirs
             for other, lines_of in naming.heads.items()
             for theirs, _ in lines_of.values()
-            if other != row
+            if other != name
         }
         names = [
             theirs
             for theirs, _ in head.values()
             if '{p}' not in theirs and theirs not in others
         ]
-        if any(_fill(name, prefix, 0) in by_name for name in names):
-            rows.append(row)
-    return PublicWeights(by_name, prefix, tuple(rows))
+        if any(_fill(theirs, prefix, 0) in by_name for theirs in names):
+            heads.append(name)
+    return PublicWeights(by_name, prefix, tuple(heads))
 
 
 def _parts(
@@ -137,11 +137,20 @@ def _part(
 def match(
     naming: Naming,
     weights: PublicWeights,
+    rows: Sequence[str],
     layers: int,
     paths: Collection[str],
     where: str,
 ) -> tuple[list[Line], list[str]]:
     """Matches every name on both sides.
+
+    Args:
+        naming: of the weights, with heads by row (`Naming.at`).
+        weights: the public ones.
+        rows: rows, and critics, whose heads are among them.
+        layers: L.
+        paths: of weights here.
+        where: for errors.
 
     Returns:
         A line for each of `paths`, and descriptions of what has no place
@@ -153,7 +162,7 @@ def match(
     """
     matched = [
         line
-        for line in lines(naming, weights.prefix, layers, weights.rows)
+        for line in lines(naming, weights.prefix, layers, rows)
         if line.ours in paths
     ]
     names = {_whole(name) for line in matched for name in line.theirs}

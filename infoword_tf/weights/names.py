@@ -98,8 +98,8 @@ class Naming(NamedTuple):
     Attributes:
         encoder: names outside layers, by path below `encoder/`.
         layer: names of each layer, by path below `encoder/layer_{i}/`.
-        heads: names of heads by row, by path below `objectives/ROW/`; or by
-            critic, by path below the critic's name.
+        heads: names of heads by name in heads.HEADS, or by critic; or (`at`)
+            by the row or critic below whose place the paths are.
         copies: names of tied weights, and the names of which they are copies.
         dropped: beginnings of names without a place here, and descriptions.
         ignored: beginnings of names that are not even mentioned: counters and
@@ -119,6 +119,11 @@ class Naming(NamedTuple):
     prefixes: tuple[str, ...] = ('',)
     old: Mapping[str, str] = {}
     fused: Mapping[str, tuple[str, ...]] = {}
+
+    def at(self, rows: Mapping[str, str]) -> 'Naming':
+        """Returns the names with heads by row, or critic, that has the head."""
+        heads = {rows.get(name, name): x for name, x in self.heads.items()}
+        return self._replace(heads=heads)
 
 
 def is_unnamed_bias(naming: Naming, path: str) -> bool:

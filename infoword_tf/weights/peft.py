@@ -19,10 +19,12 @@ import numpy as np
 from infoword_tf import adapters, config, errors, files
 from infoword_tf.folders import ADAPTER
 from infoword_tf.inference.loaded import Loaded
+from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.tag import FIRST
 from infoword_tf.weights import huggingface, mapping
 from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import EncoderSource
+from infoword_tf.weights.heads import HEADS, TASKS
 from infoword_tf.weights.names import SAME, Naming
 from infoword_tf.weights.tensors import Tensors, open_folder
 
@@ -35,13 +37,7 @@ _ADVICE = (
 )
 # How the architecture over the base ends, by task_type; of others the base
 # says it.
-_TASKS = {
-    'SEQ_CLS': 'ForSequenceClassification',
-    'TOKEN_CLS': 'ForTokenClassification',
-    'QUESTION_ANS': 'ForQuestionAnswering',
-}
-# The task_type that a head has.
-_TASK_OF = {'label': 'SEQ_CLS', 'tag': 'TOKEN_CLS', 'span': 'QUESTION_ANS'}
+_TASKS = {HEADS[name].task: HEADS[name].ending for name in TASKS}
 # Settings of rows that config.json of the base would have to say.
 _OF_CONFIG = {
     'multilabel': 'that a text may have several labels (problem_type)',
@@ -123,9 +119,9 @@ def read(base: pathlib.Path, folder: pathlib.Path) -> EncoderSource:
     words, _ = naming.encoder['word_embeddings']
     if words in whole:  # new tokens
         about['vocab_size'] = len(stored[whole[words]])
-    for row in ('label', 'tag'):
-        kernel, _ = naming.heads.get(row, {}).get('kernel', ('', None))
-        if kernel in whole:
+    for name, head in naming.heads.items():
+        kernel, _ = head.get('kernel', ('', None))
+        if HEADS[name].labelled and kernel in whole:
             about = _with_classes(about, len(stored[whole[kernel]]))
     source = huggingface.read(base, about, folder)
     if unknown := [x for x in values if x not in KEYS and values[x]]:
@@ -155,7 +151,7 @@ def _without_words(
         copies: names of the heads' tables.
     """
     heads, gone = dict(source.naming.heads), {*copies}
-    words = [heads.pop(row, {}) for row in ('mlm', 'plm', 'gpt')]
+    words = [heads.pop(x) for x in [*heads] if HEADS[x].scores_tokens]
     others = {theirs for head in heads.values() for theirs, _ in head.values()}
     gone |= {x for head in words for x, _ in head.values()} - others
     gone |= {x for x, of in source.naming.copies.items() if of in gone}
@@ -294,51 +290,22 @@ def write(
     naming, about = huggingface.named(loaded)
     heads = huggingface.heads_of(loaded)
     heads = {k: row for k, row in heads.items() if row in loaded.config.rows}
+    naming, rows = naming.at(heads), list(heads.values())
     stored = files.open_tensors(workdir / config.WEIGHTS)
-    variables = loaded.model.variables
-    shapes = {path: tuple(x.shape) for path, x in variables.items()}
     prefix = naming.prefixes[0 if heads else -1]
-    sizes = loaded.encoder.arguments
-    tensors: dict[str, np.ndarray] = {}
-    targets, whole, written = [], {}, set()
-    for line in mapping.lines(naming, prefix, sizes['layers'], list(heads)):
-        parts = adapters.parts_of(line.ours, shapes, 'all')
-        chosen = adapters.parts_of(line.ours, shapes, adapter.where)
-        first, _, ours = line.ours.partition('/')
-        if first == 'objectives':
-            head, _, name = ours.partition('/')
-            path = f'objectives/{heads[head]}/{name}'
-            written.add(path)
-            for name, array in zip(
-                line.theirs,
-                line.form.write(stored[path], sizes['heads']),
-                strict=True,
-            ):
-                tensors[f'{_FIRST}{name}'] = array
-                whole[name.removeprefix(prefix).partition('.')[0]] = None
-        if not chosen:
-            continue
-        arrays = line.form.write(variables[line.ours].numpy(), sizes['heads'])
-        inputs = shapes[line.ours][0]
-        if [x.shape for x in arrays] != [(p.width, inputs) for p in parts]:
-            raise errors.InputError(
-                'adapters_of_parts',
-                f'{" and ".join(line.theirs)} cannot have adapters like those '
-                f'of {line.ours} in {workdir}; write the model with '
-                '--format=huggingface',
-            )
-        for name, part in zip(line.theirs, parts, strict=True):
-            if part in chosen:
-                module = name.removesuffix('.weight')
-                targets.append(module)
-                for letter, path in zip(
-                    'AB', adapters.paths_of(line.ours, part), strict=True
-                ):
-                    tensors[f'{_FIRST}{module}.lora_{letter}.weight'] = stored[
-                        path
-                    ].T
+    layers = loaded.encoder.arguments['layers']
+    of_encoder, of_heads = [], []
+    for line in mapping.lines(naming, prefix, layers, rows):
+        is_head = line.ours.startswith('objectives/')
+        (of_heads if is_head else of_encoder).append(line)
+    adapted, targets = _adapter_tensors(
+        of_encoder, loaded, stored, adapter, workdir
+    )
+    tensors, whole = _head_tensors(of_heads, loaded, stored, prefix)
+    written = {line.ours for line in of_heads}
+    tensors |= adapted
     base = _public_base(workdir, adapter)
-    task = next((x for head, x in _TASK_OF.items() if head in heads), None)
+    task = next((HEADS[name].task for name in TASKS if name in heads), None)
     values = {
         'peft_type': 'LORA',
         'task_type': task,
@@ -346,7 +313,7 @@ def write(
         'lora_alpha': adapter.alpha,
         'lora_dropout': 0.0,
         'target_modules': targets,
-        'modules_to_save': list(whole) or None,
+        'modules_to_save': whole or None,
         'base_model_name_or_path': base,
         'inference_mode': True,
     }
@@ -354,14 +321,14 @@ def write(
     files.write_json(folder / ADAPTER, values)
     dropped = [
         f'the row {row}{huggingface.why(row, loaded, about["model_type"])}'
-        for row in huggingface.lacking(loaded, heads.values())
-    ] + huggingface.unwritten(loaded, heads.values())
+        for row in huggingface.lacking(loaded, rows)
+    ] + huggingface.unwritten(loaded, rows)
     if not base:
         dropped.append(
             'the base: write it with --format=huggingface and name that folder '
             f'in {ADAPTER} (base_model_name_or_path)'
         )
-    for row in heads.values():
+    for row in rows:
         for path in stored.where(
             lambda path, row=row: path.startswith(f'objectives/{row}/')
         ):
@@ -372,13 +339,91 @@ def write(
             text for setting, text in _OF_CONFIG.items()
             if settings.get(setting) in (True, FIRST)
         ]  # fmt: skip
-        if row == 'score':
+        if 'numbers' in TABLE[row].answers:
             dropped.append('that the score is a number (problem_type)')
     if loaded.config.labels:
         dropped.append('the names of the labels')
     if adapter.frozen == adapters.NARROW:
         dropped.append(f'that the base was rounded to {adapters.NARROW}')
     return dropped
+
+
+def _adapter_tensors(
+    lines: Sequence[mapping.Line],
+    loaded: Loaded,
+    stored: Mapping[str, np.ndarray],
+    adapter: config.AdapterConfig,
+    workdir: pathlib.Path,
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Collects the adapters of the encoder by the names of PEFT.
+
+    Args:
+        lines: of the encoder's weights.
+        loaded: the workdir, adapters folded.
+        stored: tensors of the workdir, adapters apart.
+        adapter: where there are adapters.
+        workdir: its folder, for messages.
+
+    Returns:
+        Tensors by name; and the names of the modules that have adapters.
+    """
+    variables = loaded.model.variables
+    shapes = {path: tuple(x.shape) for path, x in variables.items()}
+    tensors, targets = {}, []
+    for line in lines:
+        parts = adapters.parts_of(line.ours, shapes, 'all')
+        chosen = adapters.parts_of(line.ours, shapes, adapter.where)
+        if not chosen:
+            continue
+        arrays = line.form.write(
+            variables[line.ours].numpy(), loaded.encoder.arguments['heads']
+        )
+        inputs = shapes[line.ours][0]
+        if [x.shape for x in arrays] != [(p.width, inputs) for p in parts]:
+            raise errors.InputError(
+                'adapters_of_parts',
+                f'{" and ".join(line.theirs)} cannot have adapters like those '
+                f'of {line.ours} in {workdir}; write the model with '
+                '--format=huggingface',
+            )
+        for name, part in zip(line.theirs, parts, strict=True):
+            if part not in chosen:
+                continue
+            module = name.removesuffix('.weight')
+            targets.append(module)
+            paths = adapters.paths_of(line.ours, part)
+            for letter, path in zip('AB', paths, strict=True):
+                key = f'{_FIRST}{module}.lora_{letter}.weight'
+                tensors[key] = stored[path].T
+    return tensors, targets
+
+
+def _head_tensors(
+    lines: Sequence[mapping.Line],
+    loaded: Loaded,
+    stored: Mapping[str, np.ndarray],
+    prefix: str,
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Collects the weights of heads, which PEFT saves whole.
+
+    Args:
+        lines: of the heads' weights.
+        loaded: the workdir.
+        stored: tensors of the workdir.
+        prefix: of the encoder's names.
+
+    Returns:
+        Tensors by name; and names of the modules.
+    """
+    tensors, modules = {}, {}
+    for line in lines:
+        arrays = line.form.write(
+            stored[line.ours], loaded.encoder.arguments['heads']
+        )
+        for name, array in zip(line.theirs, arrays, strict=True):
+            tensors[f'{_FIRST}{name}'] = array
+            modules[name.removeprefix(prefix).partition('.')[0]] = None
+    return tensors, list(modules)
 
 
 def _public_base(workdir: pathlib.Path, adapter: config.AdapterConfig) -> str:

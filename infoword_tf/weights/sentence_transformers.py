@@ -38,6 +38,8 @@ from infoword_tf.layers.scores import NO_POOLER, POOLERS
 from infoword_tf.weights import huggingface, multivector
 from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import VectorSettings
+from infoword_tf.weights.heads import CLASSES as CLASSES_HEAD
+from infoword_tf.weights.heads import MASKED_WORDS
 from infoword_tf.weights.tensors import SINGLE, open_file, open_folder
 from infoword_tf.weights.tokenizer_reader import read_optional_json
 
@@ -595,7 +597,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         return _write_lexical(folder, loaded)
     if config.critic == CROSS and config.cross is not None:
         return _write_pairs(folder, loaded)
-    row = huggingface.heads_of(loaded).get('label')
+    row = huggingface.heads_of(loaded).get(CLASSES_HEAD)
     if row and not config.dense and 2 in loaded.classes.sides(row) and (
         loaded.model.objectives[row].texts != 'both_ways'
     ):  # fmt: skip
@@ -687,7 +689,7 @@ def _write_lexical(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     """
     lexical = loaded.config.lexical
     theirs = {ours: name for name, ours in _WEIGHTS.items()}
-    known = huggingface.heads_of(loaded).get('mlm') == LEXICAL
+    known = huggingface.heads_of(loaded).get(MASKED_WORDS) == LEXICAL
     if not known or lexical.activation not in theirs:
         raise errors.InputError(
             'terms_not_public',
@@ -751,7 +753,7 @@ def _write_pairs(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         ValueError: a layer that no module is.
     """
     config, head = loaded.config, loaded.model.pair
-    apart = huggingface.heads_of(loaded).get('label') != CROSS
+    apart = huggingface.heads_of(loaded).get(CLASSES_HEAD) != CROSS
     if apart and head.pooler not in (NO_POOLER, *_POOLERS):
         raise errors.InputError(
             'pooler_not_public',

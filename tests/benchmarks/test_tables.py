@@ -51,7 +51,7 @@ def run(module, log, *typed):
         (place / 'config.json').write_text(json.dumps(config))
         (place / 'metrics.jsonl').write_text('\n'.join(trained(choices)))
     elif 'task' in choices:
-        task, score = worth.task_of(choices['task']), SCORES[
+        task, score = worth.Glue.of(choices['task']), SCORES[
             float(choices['learning_rate'])]  # fmt: skip
         actual['runs'] = {'all': {'mean': score, 'spread': 0.25}}
         # By a part of CoLA's examples the other rate is the best.

@@ -6,7 +6,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf import views
 from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, heldout_views, open_sources
-from infoword_tf.resolve import make_plan
+from infoword_tf.plan import make_plan
 from tests.refused import refused
 
 LENGTH, TOKENS = 30, 6_000

@@ -12,7 +12,8 @@ import tensorflow as tf
 from absl.testing import parameterized
 from pyarrow import parquet
 
-from infoword_tf.data import readers, tables
+from infoword_tf.data import labelling, readers, tables
+from infoword_tf.data.labelling import TableColumns
 from tests import places
 from tests.data import datasets, texts
 from tests.refused import refused
@@ -32,11 +33,16 @@ JSONL = ''.join(
 )  # fmt: skip
 
 
+def examples_of(table, *columns, **more):
+    """Reads columns of a table."""
+    return labelling.examples_of(table, TableColumns(*columns, **more))
+
+
 class TablesTest(texts.Temporary):
     def rows(self, name, content, **more):
         path = self.write(name, content)
         more = {'text': 'review', 'label': 'stars', **more}
-        return tables.examples_of(tables.open_table(str(path)), **more)
+        return examples_of(tables.open_table(str(path)), **more)
 
     @parameterized.parameters(
         ('a.tsv', TSV, [2, 3, 4]),
@@ -111,7 +117,7 @@ class TablesTest(texts.Temporary):
             self.assertEqual(tuple(x[place] for _, x in table.rows), cells)
         for name in ('words', 'meta', 'raw'):
             with refused('column_of_lists', 'a.parquet:', repr(name)):
-                tables.examples_of(tables.open_table(str(path)), name)
+                examples_of(tables.open_table(str(path)), name)
         for content in (b'', path.read_bytes()[:-5]):
             with refused('damaged_columns', 'a.parquet '):
                 self.rows('a.parquet', content)
@@ -174,7 +180,7 @@ class TablesTest(texts.Temporary):
     def test_names_from_outside(self):
         path = self.write('a.tsv', 'x\t1\ny\t0\n')
         table = tables.open_table(str(path), ['review', 'stars'])
-        actual = tables.examples_of(table, 'review', label='stars')
+        actual = examples_of(table, 'review', label='stars')
         self.assertEqual(actual.labels, ['1', '0'])
         np.testing.assert_array_equal(actual.lines, [1, 2])
 
@@ -188,13 +194,13 @@ class TablesTest(texts.Temporary):
         path = str(self.write('a.tsv', content))
         names = ['review', 'stars']
         table = tables.open_table(path, names, lacking='stars')
-        self.assertEqual(tables.examples_of(table, 'review').first, texts)
+        self.assertEqual(examples_of(table, 'review').first, texts)
         for other in ('review', None):
             if '\t' not in content:
                 id = 'no_single_column' if other else 'unequal_cells'
                 table = tables.open_table(path, names, lacking=other)
                 with refused(id):
-                    tables.examples_of(table, 'review')
+                    examples_of(table, 'review')
 
     @parameterized.parameters(
         ('a.tsv', 'body\tgrade\na\tb\n', False),
@@ -209,14 +215,14 @@ class TablesTest(texts.Temporary):
     def test_a_first_line_that_reads_like_a_row(self, name, content, is_row):
         table = tables.open_table(str(self.write(name, content)))
         with self.assertRaises(tables.NoColumn):
-            tables.examples_of(table, 'review')
+            examples_of(table, 'review')
         self.assertEqual(tables.lacks_names(table), is_row)
 
     def test_broken_lines_are_left_out(self):
         path = self.write('a.tsv', 'review\tstars\na\t1\nb\nc\t0\t0\nd\t0\n')
         complaints = []
         table = tables.open_table(str(path), broken=complaints.append)
-        actual = tables.examples_of(table, 'review', label='stars')
+        actual = examples_of(table, 'review', label='stars')
         self.assertEqual(actual.first, ['a', 'd'])
         self.assertLen(complaints, 2)
         self.assertIn('line 3: 1 cell(s), where there are 2', complaints[0])
@@ -328,9 +334,9 @@ class TablesTest(texts.Temporary):
     def test_classes(self, labels, expected):
         rows = self.rows('a.tsv', 'review\tstars\n' + ''.join(
             f'a\t{label}\n' for label in labels.split()))  # fmt: skip
-        self.assertEqual(tables.classes(rows), expected)
+        self.assertEqual(labelling.classes(rows), expected)
         np.testing.assert_array_equal(
-            tables.known_labels(rows, expected),
+            labelling.known_labels(rows, expected),
             [expected.index(label) for label in labels.split()],
         )
 
@@ -352,24 +358,24 @@ class TablesTest(texts.Temporary):
         self.assertEqual(
             rows.label_sets, [{'x', 'y'}, frozenset(), {'10', 'y'}]
         )
-        self.assertEqual(tables.classes(rows), ['10', 'x', 'y'])
-        targets = tables.known_labels(rows, ['x', 'none', 'y', '10'])
+        self.assertEqual(labelling.classes(rows), ['10', 'x', 'y'])
+        targets = labelling.known_labels(rows, ['x', 'none', 'y', '10'])
         self.assertEqual(
             targets.tolist(), [[1, 0, 1, 0], [0] * 4, [0, 0, 1, 1]]
         )
         self.assertEqual(targets.dtype, np.int32)
         self.assertEqual(rows.subset(1).label_sets, [
-            rows.label_sets[i] for i in tables.subset(3, 1)
+            rows.label_sets[i] for i in labelling.subset(3, 1)
         ])  # fmt: skip
-        self.assertIsNone(tables.joined(rows, rows).label_sets)
+        self.assertIsNone(labelling.joined(rows, rows).label_sets)
         with refused('unknown_label', f'{name}, line ', "'10'", ' x, y'):
-            tables.known_labels(rows, ['x', 'y'])
+            labelling.known_labels(rows, ['x', 'y'])
 
     def several(self, name, content):
         """Opens sets of labels in the column `of`, or in x, y and 10."""
         path = self.write(name, content)
         columns = () if 'of' in content else ('x', 'y', '10')
-        return tables.examples_of(
+        return examples_of(
             tables.open_table(str(path), lists=['of']), 'text', label='of',
             label_columns=columns, lists=True,
         )  # fmt: skip
@@ -409,14 +415,14 @@ class TablesTest(texts.Temporary):
         for separator in (';', '|'):
             text = f'text\tof\na\tx{separator}y\nb\t\nc\t y {separator} 10\n'
             table = tables.open_table(str(self.write('a.tsv', text)))
-            rows = tables.examples_of(
+            rows = examples_of(
                 table, 'text', label='of', separator=separator
             )
             self.assertEqual(rows.label_sets, [{'x', 'y'}, set(), {'10', 'y'}])
         path = self.write('a.jsonl', '{"text": "a", "of": ["x"]}')
         table = tables.open_table(str(path), lists=['of'])
         with refused('separator_of_lists', 'line 1', '["x"]'):
-            tables.examples_of(table, 'text', label='of', separator=';')
+            examples_of(table, 'text', label='of', separator=';')
 
     @parameterized.parameters(
         # Rows that nobody has labelled: content, columns, what is left.
@@ -429,7 +435,7 @@ class TablesTest(texts.Temporary):
     def test_rows_without_a_label_are_left_out(self, content, columns, left):
         def read(**more):
             table = tables.open_table(str(self.write('a.csv', content)))
-            return tables.examples_of(table, 'text', **columns, **more)
+            return examples_of(table, 'text', **columns, **more)
 
         rows = read(drop=['-'])
         self.assertEqual(''.join(rows.first), left)
@@ -441,7 +447,7 @@ class TablesTest(texts.Temporary):
     def test_an_unknown_label_may_be_none(self):
         rows = self.rows('a.tsv', 'review\tstars\na\tno\nb\t-\n')
         with refused('unknown_label', "'-'", '--drop_label=-'):
-            tables.known_labels(rows, ['no', 'yes'])
+            labelling.known_labels(rows, ['no', 'yes'])
 
     @parameterized.product(kind=('parquet', 'arrow'), form=('List', 'list', ''))
     def test_names_that_a_file_has_for_numbers(self, kind, form):
@@ -464,8 +470,8 @@ class TablesTest(texts.Temporary):
             with pyarrow.ipc.new_stream(path, table.schema) as stream:
                 stream.write_table(table)
         table = tables.open_table(str(path), lists=['of'])
-        rows = tables.examples_of(table, 'text', label='of', lists=True)
-        self.assertEqual(tables.classes(rows), ['yes', 'no'])
+        rows = examples_of(table, 'text', label='of', lists=True)
+        self.assertEqual(labelling.classes(rows), ['yes', 'no'])
         if form:
             self.assertEqual(
                 rows.label_sets, [{'no'}, {'yes'}, {'yes'}, {'no'}]
@@ -476,33 +482,33 @@ class TablesTest(texts.Temporary):
         self.assertIn('2 of 5 rows', rows.notes[0])
         # A model that has learned the numbers reads them.
         for known in (['yes', 'no'], ['0', '2']):
-            targets = tables.known_labels(rows, known)
+            targets = labelling.known_labels(rows, known)
             self.assertEqual(targets.tolist(), [1, 0, 1])
         table = tables.open_table(str(path))
         with refused('missing_cell', 'line 5'):  # numbers stay numbers
-            tables.examples_of(table, 'text', label='of', regress=True)
+            examples_of(table, 'text', label='of', regress=True)
 
     def test_numbers_beyond_the_names_of_a_file(self):
         table = tables.Table('f', ('text', 'of'), iter([(1, ('a', '3'))]),
                              classes={'of': ('x', 'y')})  # fmt: skip
         with refused('label_beyond_classes', 'f, line 1', "'3'", '2 classes'):
-            tables.examples_of(table, 'text', label='of')
+            examples_of(table, 'text', label='of')
 
     def test_no_label_at_all(self):
         rows = self.several('a.tsv', 'text\tof\na\t[]\nb\t[]\n')
         with refused('no_label_at_all', 'a.tsv'):
-            tables.classes(rows)
+            labelling.classes(rows)
 
     def test_complaints_of_labels(self):
         rows = self.rows('a.tsv', 'review\tstars\na\tno\nb\tno\nc\t maybe \n')
         with refused('unknown_label', 'a.tsv, line 4:', "'maybe'", ' no, yes'):
-            tables.known_labels(rows, ['no', 'yes'])
+            labelling.known_labels(rows, ['no', 'yes'])
         rows = rows._replace(labels=['no'] * 3)
         with refused('one_label_alone', "'no'"):
-            tables.classes(rows)
+            labelling.classes(rows)
         many = [str(n) for n in range(150)]
         with refused('unknown_label', ' 19 and 130 '):
-            tables.known_labels(rows, many)
+            labelling.known_labels(rows, many)
 
 
 class TfdsTest(parameterized.TestCase):
@@ -538,7 +544,7 @@ class TfdsTest(parameterized.TestCase):
     def test_rows(self):
         table = tables.open_table('tfds:rated/small')
         self.assertEqual(table.names, ('label', 'score', 'title/text'))
-        actual = tables.examples_of(table, 'title/text', label='label')
+        actual = examples_of(table, 'title/text', label='label')
         self.assertEqual(actual.first, ['a', 'a'])
         self.assertCountEqual(actual.labels, ['no', 'yes'])
         self.assertEqual(actual.where, 'tfds:rated/small:train')
@@ -546,11 +552,11 @@ class TfdsTest(parameterized.TestCase):
 
     def test_scores(self):
         table = tables.open_table('tfds:rated/small:test')
-        actual = tables.examples_of(table, 'title/text', None, 'score', True)
+        actual = examples_of(table, 'title/text', None, 'score', True)
         np.testing.assert_array_equal(actual.scores, np.float32([3.8, 3.8]))
 
     def test_unlabelled(self):
         table = tables.open_table('tfds:rated/small:test')
-        actual = tables.examples_of(table, 'title/text', label='label')
+        actual = examples_of(table, 'title/text', label='label')
         self.assertEqual(actual.labels, ['yes'])
         self.assertIn('1 of 2 rows have no label', actual.notes[0])

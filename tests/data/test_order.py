@@ -6,7 +6,7 @@ import numpy as np
 from absl.testing import parameterized
 from scipy import stats
 
-from infoword_tf.data import order
+from infoword_tf.data import source
 
 SIGNIFICANCE = 1e-3
 
@@ -14,40 +14,40 @@ SIGNIFICANCE = 1e-3
 class ShuffledTest(parameterized.TestCase):
     def test_is_a_permutation_of_every_small_size(self):
         for size in range(1, 301):
-            sent = order.shuffled(np.arange(size), size, 1, size)
+            sent = source.shuffled(np.arange(size), size, 1, size)
             self.assertEqual(sent.dtype, np.int64)
             np.testing.assert_array_equal(np.sort(sent), np.arange(size))
 
     @parameterized.parameters(1023, 1024, 1025, 4096, 4097, 65536, 100_003)
     def test_is_a_permutation(self, size):
-        sent = order.shuffled(np.arange(size), size, 0, 5)
+        sent = source.shuffled(np.arange(size), size, 0, 5)
         np.testing.assert_array_equal(np.sort(sent), np.arange(size))
 
     def test_where_a_place_goes_does_not_depend_on_the_others(self):
         size = 1000
-        whole = order.shuffled(np.arange(size), size, 2, 3)
+        whole = source.shuffled(np.arange(size), size, 2, 3)
         places = np.array([999, 0, 17, 512])
         np.testing.assert_array_equal(
-            order.shuffled(places, size, 2, 3), whole[places]
+            source.shuffled(places, size, 2, 3), whole[places]
         )
 
     def test_leaves_its_argument_alone(self):
         places = np.arange(300)
-        order.shuffled(places, 300, 1)
+        source.shuffled(places, 300, 1)
         np.testing.assert_array_equal(places, np.arange(300))
 
     @parameterized.parameters(((1, 3),), ((2, 2),), ((1, 2, 2),), ((2, 1),))
     def test_differs_by_key(self, key):
         size = 1000
-        a = order.shuffled(np.arange(size), size, 1, 2)
-        b = order.shuffled(np.arange(size), size, *key)
+        a = source.shuffled(np.arange(size), size, 1, 2)
+        b = source.shuffled(np.arange(size), size, *key)
         # Two random permutations agree at about one place.
         self.assertLess((a == b).sum(), 10)
 
     @parameterized.parameters(1000, 4096, 100_003)
     def test_mixes_like_a_random_permutation(self, size):
         places = np.arange(size)
-        sent = order.shuffled(places, size, 11)
+        sent = source.shuffled(places, size, 11)
         # |i - j| of random i, j: mean n / 3, deviation n / sqrt(18).
         bound = 4 * size / np.sqrt(18 * size)
         moved = np.abs(sent - places).mean()
@@ -58,7 +58,7 @@ class ShuffledTest(parameterized.TestCase):
     def test_over_keys_a_place_goes_everywhere_equally_often(self):
         size, keys = 50, 5000
         sent = np.concatenate(
-            [order.shuffled(np.array([3]), size, 0, k) for k in range(keys)]
+            [source.shuffled(np.array([3]), size, 0, k) for k in range(keys)]
         )
         observed = np.bincount(sent, minlength=size)
         self.assertGreater(
@@ -73,7 +73,7 @@ class BlocksTest(parameterized.TestCase):
 
     def sent(self, *key):
         places = np.arange(self.SIZE)
-        return order.shuffled_in_blocks(places, self.SIZE, self.BLOCK, *key)
+        return source.shuffled_in_blocks(places, self.SIZE, self.BLOCK, *key)
 
     def groups(self, sent):
         """The items of each group."""
@@ -93,7 +93,7 @@ class BlocksTest(parameterized.TestCase):
     @parameterized.product(block=(1, 3, 50, 299, 10_000))
     def test_is_a_permutation_of_every_small_size(self, block):
         for size in [*range(1, 301, 7), 4097]:
-            sent = order.shuffled_in_blocks(
+            sent = source.shuffled_in_blocks(
                 np.arange(size), size, block, 1, size
             )
             np.testing.assert_array_equal(np.sort(sent), np.arange(size))
@@ -101,7 +101,7 @@ class BlocksTest(parameterized.TestCase):
     def test_where_a_place_goes_does_not_depend_on_the_others(self):
         places = np.array([99_000, 0, 100_036, 6300, 6299])
         np.testing.assert_array_equal(
-            order.shuffled_in_blocks(places, self.SIZE, self.BLOCK, 2),
+            source.shuffled_in_blocks(places, self.SIZE, self.BLOCK, 2),
             self.sent(2)[places],
         )
 
@@ -142,9 +142,9 @@ class BlocksTest(parameterized.TestCase):
     def test_over_keys_a_place_goes_everywhere_equally_often(self, place):
         """Also what is left over: 50 are 7 blocks and 1."""
         size, keys = 50, 1000
-        with mock.patch.object(order, 'GROUP', 3):
+        with mock.patch.object(source, 'GROUP', 3):
             sent = np.concatenate([
-                order.shuffled_in_blocks(np.array([place]), size, 7, 0, k)
+                source.shuffled_in_blocks(np.array([place]), size, 7, 0, k)
                 for k in range(keys)
             ])  # fmt: skip
         observed = np.bincount(sent, minlength=size)
@@ -152,21 +152,21 @@ class BlocksTest(parameterized.TestCase):
 
     def test_epochs_differ_and_each_has_all(self):
         visits = np.arange(3000)
-        actual = order.visited(visits, 1000, 7, 2, block=5).reshape(3, 1000)
+        actual = source.visited(visits, 1000, 7, 2, block=5).reshape(3, 1000)
         for epoch in actual:
             np.testing.assert_array_equal(np.sort(epoch), np.arange(1000))
         self.assertLess((actual[0] == actual[1]).sum(), 10)
 
     def test_without_blocks_nothing_is_new(self):
         np.testing.assert_array_equal(
-            order.visited(np.array([0, 5, 999, 1000]), 1000, 7, 2),
+            source.visited(np.array([0, 5, 999, 1000]), 1000, 7, 2),
             [
-                *order.shuffled(np.array([0, 5, 999]), 1000, 7, 0, 2),
-                *order.shuffled(np.array([0]), 1000, 7, 1, 2),
+                *source.shuffled(np.array([0, 5, 999]), 1000, 7, 0, 2),
+                *source.shuffled(np.array([0]), 1000, 7, 1, 2),
             ],
         )
 
     def test_items_of_a_block(self):
-        self.assertIsNone(order.items_of(None, 10, 1000))
-        self.assertEqual(order.items_of(500, 10, 1000), 5)
-        self.assertEqual(order.items_of(3, 10, 1000), 1)
+        self.assertIsNone(source.items_of(None, 10, 1000))
+        self.assertEqual(source.items_of(500, 10, 1000), 5)
+        self.assertEqual(source.items_of(3, 10, 1000), 1)

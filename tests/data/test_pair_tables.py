@@ -8,7 +8,7 @@ import pyarrow
 from absl.testing import parameterized
 from pyarrow import ipc, parquet
 
-from infoword_tf.data import pair_tables, records, text_pairs
+from infoword_tf.data import pair_tables, readers, text_pairs
 from infoword_tf.data.pair_tables import PASSAGE, SELECTED
 from tests import runs
 from tests.data.texts import Temporary
@@ -96,8 +96,8 @@ class RolesTest(Temporary):
     def test_a_file_is_read_once_for_its_roles(self):
         """And again when it has changed, though it has as many bytes."""
         path = self.records('x.jsonl', [{'a': 'x', 'b': 'y'}] * 3)
-        read = mock.Mock(wraps=records.read_jsonl)
-        with mock.patch.object(records, 'READERS', {'jsonl': read}):
+        read = mock.Mock(wraps=readers.read_jsonl)
+        with mock.patch.object(readers, 'READERS', {'jsonl': read}):
             for negatives in (None, 0, None, 0):
                 pair_tables.roles_of(path, negatives=negatives)
             self.assertEqual(read.call_count, 4)  # names, and texts

@@ -6,7 +6,7 @@ from absl.testing import absltest
 from infoword_tf import views
 from infoword_tf.data import batches, passages
 from infoword_tf.data import store as stores
-from infoword_tf.resolve import make_plan
+from infoword_tf.plan import make_plan
 from infoword_tf.views import cloze
 from infoword_tf.views.packed import fewest_sequences
 from tests import zoo

@@ -1,4 +1,4 @@
-"""data.records: JSON lines, Parquet and Arrow as corpora."""
+"""JSON lines, Parquet and Arrow as corpora."""
 
 import contextlib
 import gzip
@@ -13,14 +13,14 @@ import pyarrow
 from absl.testing import parameterized
 from pyarrow import feather, ipc, parquet
 
-from infoword_tf.data import corpora, records, textfiles
+from infoword_tf.data import corpora, readers, textfiles
 from tests import corpus as topics
 from tests.data import texts
 from tests.refused import refused
 
 MEMORY = """
 import pathlib, sys
-from infoword_tf.data.records import read_columns
+from infoword_tf.data.readers import read_columns
 def peak():
     status = pathlib.Path('/proc/self/status').read_text()
     return int(status.split('VmHWM:')[1].split()[0]) / 1024
@@ -229,10 +229,10 @@ class CorporaTest(Recorded):
             ('a:b.jsonl:text', ('a:b.jsonl', 'text')),
             ('x.jsonl:meta/body', ('x.jsonl', 'meta/body')),
         ):
-            self.assertEqual(records.split_spec(spec), expected)
+            self.assertEqual(readers.split_spec(spec), expected)
         for spec in ('x.jsonl:', ':text'):
             with refused('wrong_glob_and_field', spec):
-                records.split_spec(spec)
+                readers.split_spec(spec)
 
     def test_memory_does_not_grow_with_a_row_group(self):
         random = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import numpy as np
 from absl.testing import absltest
 
 from infoword_tf.choices import RunChoices
-from infoword_tf.data import store, text_pairs
+from infoword_tf.data import opened, store, text_pairs
 from infoword_tf.data.documents import hash_bucket
 from infoword_tf.data.passages import count_sentences
 from infoword_tf.data.sentences import SentenceSource, StoreSentences
@@ -19,8 +19,8 @@ from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizers import TOKENIZERS
 from infoword_tf.text.wholewords import WholeWords
-from infoword_tf.training import run
 from tests import places, zoo
+from tests.data import test_examples
 from tests.data.texts import Temporary
 from tests.refused import refused
 
@@ -161,8 +161,8 @@ class PairsTest(Temporary):
         )  # fmt: skip
         places.make(self.addCleanup)  # of the vocabulary
         with contextlib.redirect_stdout(io.StringIO()) as shown:
-            _, pairs = run._open_pairs(
-                choices, None, None, run.sides_of(resolve(choices).plan)
+            _, pairs = opened.open_pairs(
+                choices, None, None, opened.sides_of(resolve(choices).plan)
             )
         self.assertIn(
             '12 examples to train on, a text of 2 is trunc', shown.getvalue()
@@ -285,6 +285,14 @@ class PairsTest(Temporary):
         (part,) = store.parts
         lengths = np.diff(part.begins).reshape(-1, 2)[first[:-1]]
         np.testing.assert_array_equal(held.batch(0).lengths, lengths)
+
+    def test_512_held_out_examples_are_measured_in_proportion(self):
+        files = [test_examples.make([2] * 2 * n, texts=2) for n in (600, 1448)]
+        actual = text_pairs.together(files)
+        self.assertEqual(actual.size, 512)
+        first = actual.targets['label'][:150]
+        self.assertEqual((first[0], first[149]), (0, 599))
+        self.assertEqual(actual.targets['label'][150], 0)
 
     def test_weights_share_the_updates_of_an_epoch(self):
         """Each file goes through all of its own before any comes again."""

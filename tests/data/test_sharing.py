@@ -9,7 +9,7 @@ from absl.testing import absltest
 from infoword_tf import views
 from infoword_tf.data.batches import Batches, open_sources
 from infoword_tf.objectives import TABLE
-from infoword_tf.resolve import make_plan
+from infoword_tf.plan import make_plan
 from infoword_tf.views import VIEWS, Draw, Reads
 from infoword_tf.views.masking import masking
 from tests import zoo

@@ -8,6 +8,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.data import (
     batches,
     examples,
+    opened,
     pairs,
     passages,
     sentences,
@@ -19,7 +20,6 @@ from infoword_tf.data import (
 )
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.objectives import TABLE
-from infoword_tf.training import run
 from tests import zoo
 from tests.data import (
     test_examples,
@@ -365,7 +365,7 @@ class LongestTest(absltest.TestCase):
         )  # fmt: skip
         self.assertEqual(train.longest, (9, 4))
         heldout = text_pairs.TextPairs((test_examples.make([2, 8], 2),), ('a',))
-        pairs = run.TokenizedPairs(train, heldout, '')
-        data = run.RunData(*[None] * 7)
+        pairs = opened.TokenizedPairs(train, heldout, '')
+        data = opened.RunData(*[None] * 7)
         self.assertEqual(data.longest, (0, 0))
         self.assertEqual(data._replace(pairs=pairs).longest, (9, 8))

@@ -9,7 +9,7 @@ from infoword_tf import views
 from infoword_tf.data import store as stores
 from infoword_tf.data import streams
 from infoword_tf.data.batches import heldout_views
-from infoword_tf.resolve import make_plan
+from infoword_tf.plan import make_plan
 from tests.refused import refused
 
 SPECIALS = views.Specials(cls_id=2, sep_id=3, mask_id=4, size=10_000)

@@ -17,9 +17,9 @@ from infoword_tf import files
 from infoword_tf.config import COSINE, LATE, LEXICAL
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import critics, ranking
+from infoword_tf.evaluation.bm25 import Bm25
 from infoword_tf.evaluation.critics import Tokens
 from tasks import vectors as vector_files
-from tasks.bm25 import Bm25
 from tests import places
 from tests.refused import refused
 

@@ -24,7 +24,7 @@ import infoword_tf
 from export import comparison, litert
 from export.serving import model as standalone
 from infoword_tf.config import Config
-from infoword_tf.data import tables
+from infoword_tf.data import labelling
 from infoword_tf.text import normalization, template
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from tasks import sts
@@ -333,11 +333,11 @@ class FineTunedTest(parameterized.TestCase):
             with eagerly():
                 near(model.scores(*sides), loaded.scores(*sides), 2e-5)
             self.assertEqual(actual['signatures'][name]['same_labels'], 1)
-            rows = tables.TableExamples(
+            rows = labelling.TableExamples(
                 strings, None, None, None, 'dev.tsv', np.arange(5),
                 label_sets=[{'x'}, {'x'}, set(), {'y', 'z'}, {'z'}],
             )  # fmt: skip
-            true = tables.known_labels(rows, 'xyz')
+            true = labelling.known_labels(rows, 'xyz')
             expected = sklearn.metrics.f1_score(
                 true, expected > 0.5, average='macro', zero_division=0
             )
@@ -386,7 +386,7 @@ class FineTunedTest(parameterized.TestCase):
         glue = loaded.config.replace(
             task=task, labels=('negative', 'positive')
         )
-        rows = tables.TableExamples(
+        rows = labelling.TableExamples(
             ['a', 'b', 'c'], None, ['1', '0', '1'], None, 'dev.tsv',
             np.arange(3),
         )  # fmt: skip

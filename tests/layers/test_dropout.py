@@ -96,6 +96,16 @@ class BitsTest(parameterized.TestCase):
         counts = np.bincount((bits >> (8 * byte)) & 0xFF, minlength=256)
         self.assertGreater(stats.chisquare(counts).pvalue, ALPHA)
 
+    def test_uniform_numbers_fill_0_to_1(self):
+        """They are multiples of 2^-24, so 1 is none of them."""
+        drawn = dropout.uniform(dropout.new_key(12), (1 << 16,)).numpy()
+        counts, _ = np.histogram(drawn, 64, (0.0, 1.0))
+        self.assertEqual(counts.sum(), 1 << 16)
+        self.assertGreater(stats.chisquare(counts).pvalue, ALPHA)
+        self.assertLess(drawn.max(), 1.0)
+        whole = drawn.astype(np.float64) * 2**24
+        np.testing.assert_array_equal(whole, np.floor(whole))
+
     def test_the_same_in_a_compiled_graph(self):
         key = dropout.new_key(2)
         compiled = tf.function(

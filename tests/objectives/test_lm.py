@@ -179,7 +179,9 @@ class NextTokensTest(parameterized.TestCase):
 
     def test_the_row(self):
         row = TABLE['transformer_xl']
-        self.assertEqual(row.encoders, {'relative': {'causal': True}})
+        settings = {k: x.default for k, x in row.settings.items()}
+        arguments = {'causal': True, 'scale_embeddings': False}
+        self.assertEqual(row.encoders(settings), {'relative': arguments})
         self.assertEqual(
             VIEWS['streamed'].source_args(128, {}), {'length': 128}
         )

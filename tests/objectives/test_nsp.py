@@ -10,7 +10,7 @@ from scipy import special
 
 from infoword_tf.encoders import Inputs
 from infoword_tf.layers import dropout
-from infoword_tf.resolve import make_plan
+from infoword_tf.plan import make_plan
 from infoword_tf.views import View
 from infoword_tf.views.masked import masked
 from infoword_tf.views.masking import masking

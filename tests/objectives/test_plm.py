@@ -17,7 +17,8 @@ from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import parse
-from infoword_tf.resolve import ModelChoices, make_plan, resolve
+from infoword_tf.plan import make_plan
+from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.views import VIEWS, permuted
 from infoword_tf.views.streams import Streams
 from tests import zoo

@@ -7,7 +7,8 @@ import pathlib
 from pydoc_data import topics
 from unittest import mock
 
-from tasks import finetune, measures
+from infoword_tf.evaluation import measures
+from tasks import finetune
 from tests import places, quick
 from tests.export import workdirs
 from tests.tasks import command

@@ -15,9 +15,11 @@ from scipy import stats
 import infoword_tf
 from infoword_tf import checkpoint, commands, files
 from infoword_tf.config import Config
-from infoword_tf.data import tables
+from infoword_tf.data import labelling, tables
+from infoword_tf.data.labelling import TableColumns
+from infoword_tf.evaluation import measures
 from infoword_tf.training import fit
-from tasks import classify, distill, finetune, measures
+from tasks import classify, distill, finetune
 from tests import places, quick
 from tests.eager import eagerly
 from tests.export import workdirs
@@ -56,7 +58,8 @@ def run(name, *more, tables=None, **ways):
 
 
 def rows_of(path, **columns):
-    return tables.examples_of(tables.open_table(str(path)), **columns)
+    table = tables.open_table(str(path))
+    return labelling.examples_of(table, TableColumns(**columns))
 
 
 def predictions(name):
@@ -84,7 +87,7 @@ class ClassesTest(Checks, absltest.TestCase):
         self.assertEqual(loaded.config.labels, ('class', 'loop', 'text'))
         p = loaded.classify(rows.first)
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
-        true = tables.known_labels(rows, loaded.config.labels)
+        true = labelling.known_labels(rows, loaded.config.labels)
         actual = p.argmax(axis=1)
         self.assertEqual(
             printed['accuracy'], round(measures.accuracy(actual, true), 6)
@@ -147,7 +150,7 @@ class ClassesTest(Checks, absltest.TestCase):
         loaded = infoword_tf.load(FOLDER / 'classes')
         rows = rows_of(TEST, text='text', label='label')
         actual = loaded.classify(rows.first).argmax(axis=1)
-        true = tables.known_labels(rows, loaded.config.labels)
+        true = labelling.known_labels(rows, loaded.config.labels)
         more = {
             f'test_{name}': round(measures.MEASURES[name](actual, true), 6)
             for name in ('accuracy', 'matthews')
@@ -254,10 +257,12 @@ class ClassesTest(Checks, absltest.TestCase):
         )
 
     def prepare(self, rows, labels, length=24):
-        task = finetune.Task('classify', ('accuracy',), labels)
+        task = classify.Classify(
+            labels=labels, splits={'train': rows, 'heldout': rows}
+        )
         init = str(FOLDER / 'classes')
         choices = finetune.FinetuneChoices(init=init, seq_len=length)
-        return finetune.prepare(task, {'train': rows, 'heldout': rows}, choices)
+        return finetune.prepare(task, choices)
 
 
 class WaysTest(Checks, parameterized.TestCase):
@@ -377,8 +382,8 @@ class WaysTest(Checks, parameterized.TestCase):
         best = p.argmax(axis=1)
         self.assertEqual([row[1] for row in cells], [columns[k] for k in best])
         with mock.patch.object(measures, 'draw_confusion') as drawn:
-            task = finetune.Task('classify', ('accuracy',), columns)
-            finetune.draw(FOLDER / 'choices', task, actual, FOLDER)
+            task = classify.Classify(labels=columns, splits={'heldout': actual})
+            task.write(FOLDER / 'choices', FOLDER)
         _, shown, true, taken = drawn.call_args.args
         self.assertEqual(shown, columns)
         np.testing.assert_array_equal(true, np.arange(24) % 3)
@@ -387,8 +392,8 @@ class WaysTest(Checks, parameterized.TestCase):
         for labels, known in (
             (['two', 'one'], columns), (['2', '0'], ('0', '1', '2')),
         ):  # fmt: skip
-            task = classify.task_of(actual._replace(labels=labels), options)
-            self.assertEqual(task.labels, known)
+            one = classify.kinds_of(actual._replace(labels=labels), options)
+            self.assertEqual(one, (known, ('accuracy',)))
 
     def test_a_sum_reads_the_texts_of_the_examples(self):
         succeeded(run(
@@ -521,11 +526,11 @@ class SeveralTest(absltest.TestCase):
 
     def test_a_name_that_would_part_a_line(self):
         path = FOLDER / 'odd.tsv'
-        rows = tables.TableExamples(
+        rows = labelling.TableExamples(
             ['a'], None, None, None, 'a.csv', np.arange(1, 2)
         )
         classify.write_predictions(
-            path, finetune.Task('classify', (), ('a\tb', 'c\nd')), rows,
+            path, classify.Classify(labels=('a\tb', 'c\nd')), rows,
             np.float32([[0.75, 0.25]]),
         )  # fmt: skip
         self.assertEqual(
@@ -644,9 +649,9 @@ class LabelSetsTest(Checks, absltest.TestCase):
                 x for x, odd in zip(self.NAMES, odds, strict=True)
                 if odd >= 0.5
             ])  # fmt: skip
-        read_again = tables.examples_of(
+        read_again = labelling.examples_of(
             tables.open_table(str(FOLDER / 'sets/predictions.tsv')),
-            'labels', label='labels', lists=True,
+            TableColumns('labels', label='labels', lists=True),
         )  # fmt: skip
         self.assertEqual(
             read_again.label_sets,
@@ -701,7 +706,8 @@ class ColumnsTest(Checks, absltest.TestCase):
             *choices, f'--train={bare}', f'--dev={named}', f'--extra={short}',
             kind=distill.DistillChoices,
         )  # fmt: skip
-        parts, extra = classify.splits_of(options), distill.extra_of(options)
+        task = classify.Classify.read(options).with_texts(options)
+        parts, extra = task.splits, task.extra
         for actual in (*parts.values(), extra):
             self.assertEqual(actual.first, [row[0] for row in rows])
             self.assertEqual(actual.second, [row[2] for row in rows])
@@ -713,11 +719,10 @@ class ColumnsTest(Checks, absltest.TestCase):
             *choices, f'--test={bare}', f'--predict={short}',
             kind=classify.ClassifyChoices,
         )  # fmt: skip
-        task = finetune.Task('classify', ('accuracy',), ('a', 'b'))
-        others = classify.others_of(options, task)
-        self.assertEqual(others.tests[''].labels, parts['train'].labels)
-        self.assertEqual(others.predict.second, extra.second)
-        self.assertIsNone(others.predict.labels)
+        task = classify.Classify(labels=('a', 'b')).with_others(options)
+        self.assertEqual(task.tests[''].labels, parts['train'].labels)
+        self.assertEqual(task.unknown.second, extra.second)
+        self.assertIsNone(task.unknown.labels)
 
     def test_a_file_that_has_names(self):
         """Files to be labelled need no column of labels."""

@@ -13,8 +13,9 @@ from absl.testing import absltest
 import infoword_tf
 from infoword_tf import commands, files
 from infoword_tf.config import Config
-from infoword_tf.data import tables
-from tasks import finetune, glue, glue_layout, measures
+from infoword_tf.data import labelling
+from infoword_tf.evaluation import measures
+from tasks import finetune, glue, glue_layout
 from tests import places
 from tests.runs import untimed
 from tests.tasks import finetuning
@@ -122,14 +123,15 @@ class GluePartsTest(places.Folder, absltest.TestCase):
             path.write_bytes(source.read_bytes())
         options = glue.TaskChoices('mnli', str(self.folder))
         with contextlib.redirect_stdout(io.StringIO()) as shown:
-            actual = glue.splits_of(options)
+            actual = glue.Glue.read(options).splits
         self.assertEqual(list(actual), ['train', 'heldout', 'test'])
         self.assertEqual(
             shown.getvalue(),
             'mnli has no dev_mm file: left out\n'
             'mnli has no test_mm file: left out\n',
         )
-        actual = glue.splits_of(dataclasses.replace(options, test=False))
+        options = dataclasses.replace(options, test=False)
+        actual = glue.Glue.read(options).splits
         self.assertEqual(list(actual), ['train', 'heldout'])
 
 
@@ -226,7 +228,7 @@ class GridsTest(absltest.TestCase):
 
 class SomeExamplesTest(absltest.TestCase):
     def test_fewer_are_part_of_more(self):
-        few, again, more = (tables.subset(99, n) for n in (9, 9, 30))
+        few, again, more = (labelling.subset(99, n) for n in (9, 9, 30))
         np.testing.assert_array_equal(few, again)
         self.assertLen(few, 9)
         self.assertContainsSubset(few, more)

@@ -9,7 +9,8 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from absl.testing import parameterized
 
-from tasks import glue_layout, measures
+from infoword_tf.evaluation import measures
+from tasks import glue_layout
 from tests import places
 from tests.data import datasets, texts
 from tests.refused import refused

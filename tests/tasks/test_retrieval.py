@@ -17,10 +17,10 @@ from scipy import sparse
 import infoword_tf
 from infoword_tf import files
 from infoword_tf.config import DenseConfig, LateConfig
-from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation import ranking, trec
 from infoword_tf.evaluation import retrieval as evaluation
 from infoword_tf.evaluation.critics import Tokens
-from tasks import retrieval, trec
+from tasks import retrieval
 from tests import places
 from tests.tasks import command, counting
 from tests.tasks.counting import BUCKETS, PASSAGES, embed

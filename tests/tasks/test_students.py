@@ -13,10 +13,12 @@ from scipy import special
 import infoword_tf
 from infoword_tf import files
 from infoword_tf.config import Config
-from infoword_tf.data import tables
+from infoword_tf.data import labelling, tables
 from infoword_tf.data.examples import format_texts
-from infoword_tf.training.run import BuildCache
-from tasks import classify, distill, finetune, measures, teacher
+from infoword_tf.data.labelling import TableColumns
+from infoword_tf.evaluation import measures
+from infoword_tf.training.build import BuildCache
+from tasks import classify, distill, finetune, teacher
 from tests import places
 from tests.eager import eagerly
 from tests.export import workdirs
@@ -26,7 +28,7 @@ from tests.tasks.command import Checks, succeeded
 from tests.tasks.finetuning import last_line, write
 
 LABELS = ('class', 'loop', 'text')
-TASK = finetune.Task('classify', ('accuracy', 'matthews'), LABELS)
+TASK = classify.Classify('classify', ('accuracy', 'matthews'), LABELS)
 
 
 def make(name, labels=LABELS, **more):
@@ -82,7 +84,8 @@ def texts_of(way):
 
 def examples_of(loaded):
     """The texts to train on, as a model reads them."""
-    rows = tables.examples_of(tables.open_table(str(TRAIN)), 'text')
+    table = tables.open_table(str(TRAIN))
+    rows = labelling.examples_of(table, TableColumns('text'))
     targets = {'label': np.zeros(len(rows.first), np.int32)}
     actual, _ = format_texts(loaded.template, [(rows.first, None)], 24, targets)
     return actual
@@ -124,7 +127,7 @@ class StudentsKeptTest(parameterized.TestCase):
                 encoder=encoder,
             )
         labels = LABELS if row == 'label' else ()
-        task = finetune.Task('classify', ('accuracy',), labels)
+        task = classify.Classify(labels=labels)
         one, texts = teacher.Teacher(str(folder), task), texts_of(way)
         targets = {row: np.zeros(24, np.int32)}
         examples, _ = format_texts(one.loaded.template, texts, 24, targets)
@@ -237,10 +240,10 @@ class StudentTest(Checks, parameterized.TestCase):
             self.assertGreater(record[f'{row}/loss'], 0)
             self.assertTrue(math.isfinite(record[f'heldout/{row}/loss']))
         # How good the teacher is on the dev set, and what the student says.
-        rows = tables.examples_of(
-            tables.open_table(str(DEV)), 'text', label='label'
+        rows = labelling.examples_of(
+            tables.open_table(str(DEV)), TableColumns('text', label='label')
         )
-        true = tables.known_labels(rows, LABELS)
+        true = labelling.known_labels(rows, LABELS)
         for name, folder in (
             ('teacher_accuracy', TEACHER), ('accuracy', FOLDER / 'student')
         ):  # fmt: skip
@@ -283,10 +286,10 @@ class StudentTest(Checks, parameterized.TestCase):
             extra=str(EXTRA), init=str(TEACHER), seq_len=24
         )
         rows = classify.read(str(TRAIN), options)
-        actual = finetune.prepare(
-            TASK, {'train': rows, 'heldout': rows}, options,
-            extra=distill.extra_of(options),
-        ).labelled  # fmt: skip
+        task = dataclasses.replace(
+            TASK, splits={'train': rows, 'heldout': rows}
+        ).with_texts(options)
+        actual = finetune.prepare(task, options).labelled
         self.assertEqual(actual.train.size, 74)
         targets = actual.train.targets['label']
         np.testing.assert_array_equal(targets[50:], -1)
@@ -448,6 +451,30 @@ class StudentTest(Checks, parameterized.TestCase):
             )
 
 
+    def test_labels_of_words(self):
+        """Texts of any length; who equals its teacher learns nothing of it."""
+        tagged = FOLDER / 'words.conll'
+        tagged.write_text(''.join(
+            ''.join(f'{word} {"B-X" if word[0] in "aeiou" else "O"}\n'
+                    for word in text.split()[:number % 9 + 1]) + '\n'
+            for number, (text, _) in enumerate(finetuning.sentences()[:40])
+        ))  # fmt: skip
+        labels = 'O', 'B-X', 'I-X'
+        tutor = make('tagger', labels, rows=('tag',),
+                     settings={'tag.classes': 3})  # fmt: skip
+        done = finetuning.run(
+            distill, f'--teacher={tutor}', '--task=tag', f'--train={tagged}',
+            f'--dev={tagged}', '--steps=1', '--layers=4', '--temperature=1',
+            '--learning_rate=0', '--weight_decay=0',
+            f'--workdir={FOLDER}/words',
+        )  # fmt: skip
+        printed = last_line(done)
+        self.assertAlmostEqual(printed['f1'], printed['teacher_f1'], places=3)
+        (record,) = records(FOLDER / 'words')
+        for row in ('soft_tag', 'patience'):
+            self.assertAlmostEqual(record[f'heldout/{row}/loss'], 0, delta=1e-4)
+
+
 class StudentsSweepTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
@@ -462,7 +489,7 @@ class StudentsSweepTest(absltest.TestCase):
         self.enterContext(
             mock.patch.object(finetune, 'check_and_run', side_effect=self.train)
         )
-        self.enterContext(mock.patch.object(finetune, 'draw'))
+        self.enterContext(mock.patch.object(classify.Classify, 'write'))
         self.enterContext(mock.patch.object(finetune, 'finish'))
 
     def train(self, choices, *_):

@@ -16,7 +16,7 @@ import infoword_tf
 from infoword_tf.evaluation import commonest
 from infoword_tf.views import flatten, unflatten
 from infoword_tf.views.examples import EXAMPLES, by_token
-from tasks import distill, tag, tag_data, tag_scores, tag_windows
+from tasks import distill, finetune, tag, tag_data, tag_scores, tag_windows
 from tests import places, quick
 from tests.export import workdirs
 from tests.refused import refused
@@ -127,7 +127,7 @@ class FilesTest(parameterized.TestCase):
         words = zip('abc', labels.split(), strict=True)
         path = write('w.conll', ''.join(f'{x} {y}\n' for x, y in words))
         choices = tag.TagChoices(train=path, dev=path)
-        train = tag.splits_of(choices)['train']
+        train = tag.Tagging.read(choices).splits['train']
         self.assertEqual(train.tags, [['B-PER', 'I-PER', 'O']])
         with contextlib.redirect_stdout(io.StringIO()) as shown:
             tag.say_labels(train)
@@ -167,7 +167,7 @@ class FilesTest(parameterized.TestCase):
                 'tags_of_two_kinds', f'{other} has labels of spans',
                 f'{one} has others',
             ):  # fmt: skip
-                tag.splits_of(choices)
+                tag.Tagging.read(choices)
 
     def test_lists_of_a_table(self):
         lines = [
@@ -358,12 +358,13 @@ class TagFlagsTest(absltest.TestCase):
                 *flags, f'--train={path}', f'--dev={path}', f'--test={path}',
                 f'--predict={path}', '--scheme=bioes', kind=tag.TagChoices,
             )  # fmt: skip
-            test, predict = tag.others_of(choices)
-            for tagged in (*tag.splits_of(choices).values(), test):
+            task = tag.Tagging.read(choices).with_others(choices)
+            for tagged in (*task.splits.values(), task.tests):
                 self.assertEqual(
                     (tagged.words, tagged.tags), ([['a']], [['S-X']])
                 )
-            self.assertEqual((predict.words, predict.tags), ([['a']], None))
+            unknown = task.unknown
+            self.assertEqual((unknown.words, unknown.tags), ([['a']], None))
 
     def test_what_windows_hold(self):
         loaded = infoword_tf.load(finetuning.init())
@@ -382,10 +383,9 @@ class TagFlagsTest(absltest.TestCase):
                 f'--init={finetuning.init()}', *flags.split(),
                 kind=tag.TagChoices,
             )  # fmt: skip
-            actual = tag.prepare(
-                tag.task_of(tagged), {'train': tagged, 'heldout': tagged},
-                choices, loaded,
-            ).labelled.train  # fmt: skip
+            actual = finetune.prepare(
+                tag.Tagging.of(tagged, tagged), choices, loaded
+            ).labelled.train
             with self.subTest(flags):
                 self.assertEqual(actual.sizes.tolist(), sizes)
                 self.assertEqual(actual.counts['tag'].tolist(), labels)

@@ -18,7 +18,7 @@ from infoword_tf.data.documents import split_sentences
 from infoword_tf.evaluation import judgements
 from infoword_tf.evaluation import retrieval as evaluation
 from infoword_tf.evaluation.retrieval import DEPTH
-from infoword_tf.training import checks, distribution
+from infoword_tf.training import begin, distribution
 from infoword_tf.training.evaluators import Evaluator
 from tasks import retrieval, sts
 from tests import places, runs, zoo
@@ -278,7 +278,7 @@ class MeasureTest(parameterized.TestCase):
 class ChoiceTest(absltest.TestCase):
     def test_no_judgements(self):
         for best in (None, True, False):
-            self.assertIsNone(checks.read_judgements(RunChoices(best=best)))
+            self.assertIsNone(begin.read_judgements(RunChoices(best=best)))
 
     def test_how_it_is_typed(self):
         """Alone as ever, or with what is measured."""

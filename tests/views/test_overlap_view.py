@@ -3,7 +3,7 @@
 import numpy as np
 from absl.testing import parameterized
 
-from infoword_tf.resolve import make_plan
+from infoword_tf.plan import make_plan
 from infoword_tf.views import overlap
 from infoword_tf.views.masking import MASKINGS, Masking, Pairs, Windows, budget
 from tests.views import texts

@@ -5,7 +5,7 @@ from absl.testing import absltest
 
 from infoword_tf.data.batches import Batches
 from infoword_tf.data.streams import StreamSource
-from infoword_tf.resolve import make_plan
+from infoword_tf.plan import make_plan
 from infoword_tf.views.streams import Streams, neighbours, streamed
 from tests.data.test_streams import ROW, SPECIALS, make_store
 from tests.refused import refused

@@ -13,6 +13,7 @@ import json
 import pathlib
 from typing import Any
 
+from infoword_tf.weights.heads import row_of
 from infoword_tf.weights.kinds import ARCHITECTURES
 
 FACTS = pathlib.Path(__file__).parent / 'public_encoders.json'
@@ -71,7 +72,7 @@ def table() -> str:
                 [
                     *entry.get('critics', ()),
                     *entry.get('heads', ()),
-                    known.tied if ties else None,
+                    row_of(known.tied, {}) if ties and known.tied else None,
                 ]
             )
             cells += [

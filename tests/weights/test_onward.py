@@ -13,7 +13,7 @@ from infoword_tf.config import Config, EncoderConfig, Layout, LexicalConfig
 from infoword_tf.data.examples import format_texts
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.inference.states import end_places
-from infoword_tf.layers import activation
+from infoword_tf.layers import pointwise
 from infoword_tf.layers.scores import PairScore
 from infoword_tf.weights import (
     architectures,
@@ -273,7 +273,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
 
 class ActivationTest(parameterized.TestCase):
     @parameterized.product(
-        kind=list(architectures.ARCHITECTURES), form=activation.FORMS
+        kind=list(architectures.ARCHITECTURES), form=pointwise.FORMS
     )
     def test_out_and_in_again(self, kind, form):
         """Or it has no name there: 'gelu' of GPT's files is the tanh form."""

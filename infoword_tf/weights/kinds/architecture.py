@@ -40,19 +40,19 @@ class Architecture(NamedTuple):
             keys in braces are their values.
         layout: of a text, name in text.layout.LAYOUTS.
         classes: activation between the two layers of the head on the whole
-            text, the row 'label'.
-        tags: names of the head on every token, the row 'tag'; empty: none.
-        spans: names of the head on both ends of an answer, the row 'span';
-            empty: none, or one that cannot be converted.
+            text.
+        tags: names of the head on every token; empty: none.
+        spans: names of the head on both ends of an answer; empty: none, or one
+            that cannot be converted.
         activations: names there and here; of two with one meaning the first is
             written.
         name: of such models in transformers, before the task.
         fills: the task of filling masks, after `name` without `Text`.
         fills_by: the key for the activation of that head, and its default;
             None: it is always the default; no entry: the encoder's.
-        tied: the row whose head has no weights but the embeddings, and which
-            every encoder of this kind brings, unless it has a table of its own
-            or is not causal where the row is.
+        tied: name in HEADS of the head that has no weights but the embeddings,
+            and which every encoder of this kind brings, unless it has a table
+            of its own or is not causal where the head is.
         ties: whether it has none, where config.json does not say
             (tie_word_embeddings).
         rewrite: a function of config.json and its path that returns it by

@@ -21,13 +21,13 @@ BERT = Naming(
         'output.LayerNorm',
     ),
     heads={
-        'mlm': TORCH.mlm(
+        'masked_words': TORCH.mlm(
             'cls.predictions.transform.dense',
             'cls.predictions.transform.LayerNorm',
             'cls.predictions.bias',
         ),
-        'nsp': TORCH.pooled('{p}pooler.dense', 'cls.seq_relationship'),
-        'label': TORCH.pooled('{p}pooler.dense', 'classifier'),
+        'next_text': TORCH.pooled('{p}pooler.dense', 'cls.seq_relationship'),
+        'classes': TORCH.pooled('{p}pooler.dense', 'classifier'),
     },
     copies={
         'cls.predictions.decoder.weight': (
@@ -43,8 +43,10 @@ BERT = Naming(
 # Conneau et al. 2020; where positions begin `after_padding` says.
 _ROBERTA = BERT._replace(
     heads={
-        'mlm': TORCH.mlm('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias'),
-        'label': TORCH.pooled('classifier.dense', 'classifier.out_proj'),
+        'masked_words': TORCH.mlm(
+            'lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias'
+        ),
+        'classes': TORCH.pooled('classifier.dense', 'classifier.out_proj'),
     },
     copies={
         'lm_head.decoder.weight': '{p}embeddings.word_embeddings.weight',
@@ -66,10 +68,10 @@ _DISTILBERT = BERT._replace(
         parts='qkv',
     ),
     heads={
-        'mlm': TORCH.mlm(
+        'masked_words': TORCH.mlm(
             'vocab_transform', 'vocab_layer_norm', 'vocab_projector.bias'
         ),
-        'label': TORCH.pooled('pre_classifier', 'classifier'),
+        'classes': TORCH.pooled('pre_classifier', 'classifier'),
     },
     copies={'vocab_projector.weight': '{p}embeddings.word_embeddings.weight'},
     dropped={},
@@ -85,12 +87,12 @@ _ELECTRA = BERT._replace(
         ),
     },
     heads={
-        'mlm': TORCH.mlm(
+        'masked_words': TORCH.mlm(
             'generator_predictions.dense',
             'generator_predictions.LayerNorm',
             'generator_lm_head.bias',
         ),
-        'label': TORCH.pooled('classifier.dense', 'classifier.out_proj'),
+        'classes': TORCH.pooled('classifier.dense', 'classifier.out_proj'),
     },
     copies={'generator_lm_head.weight': '{p}embeddings.word_embeddings.weight'},
     dropped={'discriminator_predictions.': 'the head of the discriminator'},
@@ -135,10 +137,10 @@ _ALBERT = BERT._replace(
         'full_layer_layer_norm',
     ),
     heads={
-        'mlm': TORCH.mlm(
+        'masked_words': TORCH.mlm(
             'predictions.dense', 'predictions.LayerNorm', 'predictions.bias'
         ),
-        'label': TORCH.pooled('{p}pooler', 'classifier'),
+        'classes': TORCH.pooled('{p}pooler', 'classifier'),
     },
     copies={
         'predictions.decoder.weight': '{p}embeddings.word_embeddings.weight',

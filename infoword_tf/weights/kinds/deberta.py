@@ -23,8 +23,8 @@ _DEBERTA = BERT._replace(
         'output.LayerNorm',
     ),
     heads={
-        'mlm': BERT.heads['mlm'],
-        'label': TORCH.pooled('pooler.dense', 'classifier'),
+        'masked_words': BERT.heads['masked_words'],
+        'classes': TORCH.pooled('pooler.dense', 'classifier'),
     },
     dropped={
         'pooler.': 'the pooler',

@@ -33,17 +33,17 @@ GOOGLE: dict[str, Naming] = {
             'output/LayerNorm',
         ),
         heads={
-            'mlm': TF.mlm(
+            'masked_words': TF.mlm(
                 'cls/predictions/transform/dense',
                 'cls/predictions/transform/LayerNorm',
                 'cls/predictions/output_bias',
             ),
-            'nsp': {
+            'next_text': {
                 **_TF1_POOLER,
                 'kernel': ('cls/seq_relationship/output_weights', TURNED),
                 'bias': ('cls/seq_relationship/output_bias', SAME),
             },
-            'label': {
+            'classes': {
                 **_TF1_POOLER,
                 'kernel': ('output_weights', TURNED),
                 'bias': ('output_bias', SAME),
@@ -64,7 +64,7 @@ GOOGLE: dict[str, Naming] = {
             'PART[{i}]',  # of all layers in one
             'LayerNorm',
         ),
-        heads={'plm': {'piece_bias': ('model/lm_loss/bias', SAME)}},
+        heads={'permuted_words': {'piece_bias': ('model/lm_loss/bias', SAME)}},
         ignored=_SLOTS,
         prefixes=('model/transformer/',),
     ),
@@ -96,7 +96,7 @@ GARDEN = Naming(
         ),
     },  # fmt: skip
     heads={
-        'mlm': TF.mlm(
+        'masked_words': TF.mlm(
             'masked_lm/dense', 'masked_lm/layer_norm', 'masked_lm/output_bias'
         )
     },

@@ -22,7 +22,7 @@ _GPT = Naming(
         'ln_2',
         parts=('all',),
     ),
-    heads={'gpt': {}},  # scores are of the embeddings alone
+    heads={'next_words': {}},  # scores are of the embeddings alone
     copies={'lm_head.weight': '{p}tokens_embed.weight'},
     ignored=('position_ids', 'h.{i}.attn.bias'),
     prefixes=('transformer.', ''),
@@ -78,7 +78,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         },
         layout='end',
         spans={},
-        tied='gpt',
+        tied='next_words',
         writes=lambda arguments: (
             arguments.get('causal') and arguments.get('pre_norm')
         ),
@@ -94,7 +94,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         tags={},
         spans={},
         activations={**ACTIVATIONS, 'gelu': 'gelu_tanh'},
-        tied='gpt',
+        tied='next_words',
         writes=lambda arguments: arguments.get('causal'),
     ),
 }  # fmt: skip

@@ -27,8 +27,8 @@ _MODERN = Naming(
         'outer_kernel': ('layers.{i}.mlp.Wo.weight', TURNED),
     },
     heads={
-        'mlm': {**_MODERN_HEAD, 'piece_bias': ('decoder.bias', SAME)},
-        'label': {
+        'masked_words': {**_MODERN_HEAD, 'piece_bias': ('decoder.bias', SAME)},
+        'classes': {
             **{f'pooler_{ours}': x for ours, x in _MODERN_HEAD.items()},
             **TORCH.dense('classifier'),
         },
@@ -99,8 +99,8 @@ ARCHITECTURES: dict[str, Architecture] = {
             'decoder_bias': (True,), _ACTIVATION: ('gelu',),
         },
         classes='gelu_norm',
-        tags=_MODERN.heads['label'],
-        spans=_MODERN.heads['label'],
+        tags=_MODERN.heads['classes'],
+        spans=_MODERN.heads['classes'],
         rewrite=_modern,
         pooling='classifier_pooling',
     ),

@@ -211,12 +211,12 @@ _NOMIC = Naming(
     encoder=TORCH.embeddings('word', 'segment'),
     layer=_layer(_AFTER, **_BETAS),
     heads={
-        'mlm': TORCH.mlm(
+        'masked_words': TORCH.mlm(
             'cls.predictions.transform.dense',
             'cls.predictions.transform.layer_norm',
             'cls.predictions.bias',
         ),
-        'label': TORCH.pooled('{p}pooler.dense', 'classifier'),
+        'classes': TORCH.pooled('{p}pooler.dense', 'classifier'),
     },
     copies={
         'cls.predictions.decoder.weight': (
@@ -252,10 +252,10 @@ _GTE = _NOMIC._replace(
         },
     ),
     heads={
-        'mlm': TORCH.mlm(
+        'masked_words': TORCH.mlm(
             'lm_head.dense', 'lm_head.layer_norm', 'lm_head.decoder.bias'
         ),
-        'label': TORCH.pooled('{p}pooler.dense', 'classifier'),
+        'classes': TORCH.pooled('{p}pooler.dense', 'classifier'),
     },
     copies={'lm_head.decoder.weight': '{p}embeddings.word_embeddings.weight'},
     prefixes=('gte.', ''),
@@ -319,8 +319,8 @@ _LLAMA = Naming(
         'outer_norm': 'post_attention_layernorm',
     }),
     heads={
-        'gpt': {},  # scores are of the embeddings alone
-        'label': {'kernel': ('score.weight', TURNED)},
+        'next_words': {},  # scores are of the embeddings alone
+        'classes': {'kernel': ('score.weight', TURNED)},
     },
     copies={'lm_head.weight': '{p}embed_tokens.weight'},
     dropped={'lm_head.': 'the head with a table of tokens of its own'},
@@ -329,7 +329,7 @@ _LLAMA = Naming(
     prefixes=('model.', 'transformer.', ''),
 )
 _EUROBERT = _LLAMA._replace(
-    heads={'mlm': {}, 'label': TORCH.pooled('dense', 'classifier')},
+    heads={'masked_words': {}, 'classes': TORCH.pooled('dense', 'classifier')},
     dropped={
         **_LLAMA.dropped,
         'dense.': 'the head for classes, which averages the scores of tokens '
@@ -382,7 +382,7 @@ def _eurobert(naming: Naming, config: Mapping[str, Any]) -> Naming:
     naming = _by_groups(naming, config)
     if config.get('classifier_pooling', 'late') != 'late':
         return naming
-    heads = {row: x for row, x in naming.heads.items() if row != 'label'}
+    heads = {head: x for head, x in naming.heads.items() if head != 'classes'}
     return naming._replace(heads=heads)
 
 
@@ -512,7 +512,7 @@ _OF_LLAMA = Architecture(
     classes='none',
     tags=TORCH.dense('score'),
     spans={},
-    tied='gpt',
+    tied='next_words',
     ties=False,
     rewrite=functools.partial(_read, theta=10_000.0),
     finish=_write,
@@ -592,7 +592,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         layout='bert',
         classes='gelu',
         tags=TORCH.dense('classifier'),
-        tied='mlm',
+        tied='masked_words',
         pooling='classifier_pooling',
         first='bos',
         finish=_write_eurobert,

@@ -15,8 +15,8 @@ _XLNET = Naming(
         'layer_norm',
     ),
     heads={
-        'plm': {'piece_bias': ('lm_loss.bias', SAME)},
-        'label': TORCH.pooled('sequence_summary.summary', 'logits_proj'),
+        'permuted_words': {'piece_bias': ('lm_loss.bias', SAME)},
+        'classes': TORCH.pooled('sequence_summary.summary', 'logits_proj'),
     },
     copies={'lm_loss.weight': '{p}word_embedding.weight'},
     prefixes=('transformer.', ''),

@@ -1,4 +1,4 @@
-"""tasks.measures on predictions whose measures are worked out by hand."""
+"""Measures of predictions whose measures are worked out by hand."""
 
 import contextlib
 import math
@@ -10,7 +10,7 @@ import numpy as np
 from absl.testing import parameterized
 from matplotlib import figure, image
 
-from tasks import measures
+from infoword_tf.evaluation import measures
 
 # 3 true positives, 1 false negative, 1 false positive, 5 true negatives.
 TARGETS = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0])

@@ -2,7 +2,7 @@
 
 from absl.testing import parameterized
 
-from infoword_tf.training import checks
+from infoword_tf.training import begin
 from tests import places, quick
 from tests.refused import refused
 
@@ -19,7 +19,7 @@ class PairedChoicesTest(places.Folder, parameterized.TestCase):
         typed = f'--pairs={path}', '--init=nowhere', *more
         choices = quick.choices(*typed)
         chosen = {x.removeprefix('--').split('=')[0] for x in typed}
-        actual = checks.with_pairs(choices, dict.fromkeys(chosen))
+        actual = begin.with_pairs(choices, dict.fromkeys(chosen))
         self.assertAlmostEqual(actual.learning_rate, rate)
 
 
@@ -29,14 +29,14 @@ class LabelledChoicesTest(parameterized.TestCase):
     )  # fmt: skip
     def test_flags_of_text_runs(self, typed):
         choices = quick.choices(typed)
-        checks.refuse_contradicting_ends(choices, False)
+        begin.refuse_contradicting_ends(choices, False)
         with refused('flag_of_text_runs', typed.split('=')[0]):
-            checks.refuse_contradicting_ends(choices, True)
+            begin.refuse_contradicting_ends(choices, True)
 
     def test_minutes_of_machines(self):
         choices = quick.choices('--minutes=3', '--strategy=multiworker')
         with refused('minutes_of_machines', '--minutes', '--steps'):
-            checks.refuse_contradicting_ends(choices, False)
+            begin.refuse_contradicting_ends(choices, False)
 
     @parameterized.parameters(
         ('--learning_rate=inf',), ('--weight_decay=nan',),
@@ -45,4 +45,4 @@ class LabelledChoicesTest(parameterized.TestCase):
     def test_numbers_that_are_none(self, typed):
         """Bounds let them through, of rows too."""
         with refused('infinite_number', typed):
-            checks.refuse_infinite_numbers(quick.choices(typed))
+            begin.refuse_infinite_numbers(quick.choices(typed))

@@ -1,0 +1,266 @@
+"""Names of the Hugging Face Hub, as folders and files on this disk.
+
+    hf://OWNER/NAME[@REVISION]                 a model
+    hf://datasets/OWNER/NAME[@REVISION]/PATH   files of a data set; globs too
+
+`huggingface_hub` downloads, into a cache of its own, what is not there yet: it
+knows HF_HOME, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE, and goes on with a
+download that broke off. Of a model only files are taken that the kinds of
+folders read here. Nothing that was downloaded is run.
+"""
+
+import contextlib
+import dataclasses
+import glob
+import os
+import pathlib
+import re
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from infoword_tf.errors import InputError
+
+Choices = TypeVar('Choices')
+PREFIX = 'hf://'
+_DATASETS = f'{PREFIX}datasets/'
+_FORM = re.compile(
+    r'hf:/{1,2}(datasets/)?(?!datasets/)([\w.-]+(?:/[\w.-]+)?)'
+    r'(?:@([^/@]+))?(?:/(.+?))?/*'
+)
+# Settings, vocabularies and small heads; then weights, of which the first kind
+# in a repository is taken.
+SETTINGS = '*.json', '*.txt', '*.model', '*.jinja', '*_linear.pt'
+WEIGHTS = ('*.safetensors',), ('*.bin', '*.ckpt.*')
+# Other frameworks' files, and copies of the same weights.
+_OTHERS = (
+    'onnx/*', 'openvino/*', 'coreml/*', 'original/*', '*/onnx/*',
+    '*/openvino/*', 'consolidated*', 'training_args.bin', 'optimizer.*',
+)  # fmt: skip
+_SHOWN = 12  # files in a complaint
+
+
+class HubName(NamedTuple):
+    """A parsed name.
+
+    Attributes:
+        kind: 'model' or 'dataset'.
+        repository: OWNER/NAME, of some old ones NAME.
+        revision: a branch, a tag or a commit; None: the main branch.
+        path: behind the repository, with globs; '': all of the repository.
+    """
+
+    kind: str
+    repository: str
+    revision: str | None
+    path: str
+
+    def __str__(self) -> str:
+        """Writes the name, without the path."""
+        datasets = 'datasets/' if self.kind == 'dataset' else ''
+        revision = f'@{self.revision}' if self.revision else ''
+        return f'{PREFIX}{datasets}{self.repository}{revision}'
+
+
+def is_name(name: str | os.PathLike) -> bool:
+    """Tells whether a name is of the Hub; a path may have lost a slash."""
+    return os.fspath(name).startswith('hf:/')
+
+
+def parse(name: str | os.PathLike) -> HubName:
+    """Splits a name into kind, repository, revision and path.
+
+    Raises:
+        InputError: the name has another form.
+    """
+    match = _FORM.fullmatch(os.fspath(name))
+    path = (match and match[4]) or ''
+    # A repository without an owner has no path: it would look like one.
+    if match is None or '..' in path.split('/') or (
+        path and '/' not in match[2]
+    ):
+        raise InputError(
+            'hub_name',
+            f'{name}: expected hf://OWNER/NAME[@REVISION] for a model, or '
+            'hf://datasets/OWNER/NAME[@REVISION]/PATH for files of a data set',
+        )
+    revision = match[3] and urllib.parse.unquote(match[3])
+    kind = 'dataset' if match[1] else 'model'
+    return HubName(kind, match[2], revision, path)
+
+
+def folder_of(name: str | os.PathLike) -> pathlib.Path:
+    """Downloads a model that the cache lacks; returns the folder.
+
+    Raises:
+        InputError: as `parse`; the repository or the revision does not exist,
+            needs permission or cannot be reached, or has no weights of a known
+            kind.
+    """
+    known = parse(name)
+    for weights in WEIGHTS:
+        folder = _download(known, [*SETTINGS, *weights]) / known.path
+        if any(x for pattern in weights for x in folder.rglob(pattern)):
+            return folder
+    raise InputError(
+        'hub_without_weights',
+        f'{name} has no weights of a known kind (*.safetensors, *.bin or '
+        f'*.ckpt.index); it has {_listed(known)}',
+    )
+
+
+def path_of(name: str) -> str:
+    """Downloads files of a data set; returns a path or a pattern.
+
+    Raises:
+        InputError: as `folder_of`; or no file matches.
+    """
+    known = parse(name)
+    path = known.path
+    patterns = [path, f'{path}/*'] if path else ['*']
+    folder = str(_download(known, patterns))
+    if glob.has_magic(path):
+        folder = glob.escape(folder)
+    local = os.path.join(folder, path) if path else folder
+    if not (os.path.exists(local) or glob.glob(local, recursive=True)):
+        raise InputError(
+            'hub_without_file',
+            f'{name}: there is no such file; {known} has {_listed(known)}',
+        )
+    return local
+
+
+def with_files(choices: Choices, chosen: Mapping[str, Any]) -> Choices:
+    """Replaces names of a data set's files in choices by local paths.
+
+    Args:
+        choices: a dataclass of flags.
+        chosen: the explicit ones by name.
+
+    Raises:
+        InputError: as `path_of`.
+    """
+    changes = {}
+    for name in chosen:
+        value = getattr(choices, name, None)
+        if isinstance(value, str) and _DATASETS in value:
+            changes[name] = with_paths(value)
+        elif isinstance(value, tuple | list) and _DATASETS in str(value):
+            changes[name] = type(value)(map(with_paths, value))
+    return dataclasses.replace(choices, **changes) if changes else choices
+
+
+def with_paths(value: Any) -> Any:
+    """Replaces names of files within a string, as `parquet:hf://...:FIELD`.
+
+    Returns:
+        The string with paths on this disk, and any other value as it is.
+    """
+    if not isinstance(value, str) or _DATASETS not in value:
+        return value
+    pattern = rf'{_DATASETS}[^:,]+'
+    return re.sub(pattern, lambda match: path_of(match[0]), value)
+
+
+def commit_of(folder: pathlib.Path) -> str:
+    """Returns the name of a downloaded folder, with the commit; '': another.
+
+    Read from the place in the cache, `models--OWNER--NAME/snapshots/COMMIT`.
+    """
+    parts = pathlib.Path(os.path.abspath(folder)).parts
+    for before, snapshots, commit in zip(
+        parts, parts[1:], parts[2:], strict=False
+    ):
+        if snapshots == 'snapshots' and before.startswith('models--'):
+            return f'{PREFIX}{before[8:].replace("--", "/")}@{commit}'
+    return ''
+
+
+def _download(known: HubName, patterns: Sequence[str]) -> pathlib.Path:
+    """Downloads the files of a repository that match; returns the folder."""
+    import huggingface_hub
+
+    ignored = list(_OTHERS) if known.kind == 'model' else None
+    with _complaints(known):
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(
+                known.repository,
+                repo_type=known.kind,
+                revision=known.revision,
+                allow_patterns=list(patterns),
+                ignore_patterns=ignored,
+                library_name='infoword_tf',
+            )
+        )
+
+
+def _listed(known: HubName) -> str:
+    """Names files of a repository, for a complaint."""
+    import huggingface_hub
+
+    try:
+        names = huggingface_hub.HfApi().list_repo_files(
+            known.repository, repo_type=known.kind, revision=known.revision
+        )
+    except (OSError, huggingface_hub.errors.HTTPError):
+        return 'what cannot be listed now'
+    shown = ', '.join(names[:_SHOWN])
+    return (shown or 'no file') + ', ...' * (len(names) > _SHOWN)
+
+
+def _cached(known: HubName) -> str:
+    """Names the revisions of a repository that the cache has."""
+    from huggingface_hub import constants
+
+    name = f'{known.kind}s--{known.repository.replace("/", "--")}'
+    folder = pathlib.Path(constants.HF_HUB_CACHE) / name / 'snapshots'
+    commits = sorted(x.name for x in folder.glob('*') if x.is_dir())
+    if not commits:
+        return f'nothing of it is in the cache ({constants.HF_HUB_CACHE})'
+    return f'the cache has {", ".join(commits)}: name one behind @'
+
+
+@contextlib.contextmanager
+def _complaints(known: HubName) -> Iterator[None]:
+    """Turns errors of `huggingface_hub` into InputErrors, each one line."""
+    from huggingface_hub import constants, errors
+
+    where = constants.ENDPOINT
+    try:
+        yield
+    except errors.GatedRepoError:
+        raise InputError(
+            'hub_gated',
+            f'{known} asks for permission: accept its terms on '
+            f'{where}/{known.repository}, and set HF_TOKEN to a token of yours',
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise InputError(
+            'hub_revision',
+            f'{known.repository} has no revision {known.revision}; name a '
+            'branch, a tag or a commit of it, or none for its main branch',
+        ) from None
+    except errors.RepositoryNotFoundError:
+        raise InputError(
+            'hub_repository',
+            f'{known}: there is no such {known.kind} at {where}, or HF_TOKEN '
+            'gives no right to read it',
+        ) from None
+    except errors.HFValidationError as error:
+        raise InputError('hub_no_name', f'{known}: {error}') from None
+    except (errors.IncompleteSnapshotError, errors.LocalEntryNotFoundError):
+        why = (
+            'HF_HUB_OFFLINE is set' if constants.HF_HUB_OFFLINE
+            else f'{where} cannot be reached'
+        )  # fmt: skip
+        raise InputError(
+            'hub_out_of_reach', f'{known}: {why}, and {_cached(known)}'
+        ) from None
+    except errors.HTTPError as error:
+        reason = str(error).strip().splitlines()
+        raise InputError(
+            'hub_download',
+            f'{known}: the download broke off '
+            f'({reason[0] if reason else type(error).__name__}); the same '
+            'command goes on with it',
+        ) from None
