@@ -141,14 +141,16 @@ def _roles_of(
     for name in (a, *b, *others):
         tables.column_of(table, name)  # raises
     roles = Roles(path, a, b, (*b, *others), (), 0, delimiter, names)
-    count, full, is_score = 0, set(), names == UNNAMED
+    last = names[-1] if names and not columns else None
+    count, full, is_word = 0, set(), set()
     for _, cells in _cells(roles):
         texts = _negatives(roles, cells)
         count = max(count, len(texts))
         full.update(name for name, _ in texts)
-        is_score &= not ''.join(text for _, text in texts).strip(_NUMBERS)
-    if is_score and full:
-        raise _unknown(path, known, 'the third column holds numbers')
+        words = [text for _, text in cells.get(last, ()) if text]
+        is_word.update(bool(word.strip(_NUMBERS)) for word in words)
+    if is_word == {False}:
+        raise _unknown(path, known, 'the last column holds numbers')
     most = count if most is None else min(count, most)
     others = tuple(x for x in roles.negatives if x in full and most)
     unread = tuple(x for x in table.names if x not in {a, *b, *others})
@@ -246,16 +248,14 @@ def _records(
     names: Sequence[str] | None = None,
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields the place of each record, and the cells by column."""
-    reader, what = _reader(path), 'row'
-    if reader is None:
-        table = tables.open_table(path, names, delimiter=delimiter)
-        what, rows = 'line', (
-            (line, dict(zip(table.names, cells, strict=True)))
-            for line, cells in table.rows
-        )
-    else:
-        what = 'line' if reader is readers.read_jsonl else 'row'
+    reader = _reader(path)
+    what = 'line' if reader in (None, readers.read_jsonl) else 'row'
+    if reader is not None:
         rows = reader(pathlib.Path(path))
+    else:
+        table = tables.open_table(path, names, delimiter=delimiter)
+        rows = ((line, dict(zip(table.names, cells, strict=True)))
+                for line, cells in table.rows)  # fmt: skip
     for number, record in rows:
         yield f'{path}, {what} {number}', record
 

@@ -201,7 +201,9 @@ class RolesTest(Temporary):
         ('one,two\nthree,four', 'one, two', '--pair_columns='),
         ('text,score\nthree,0.5', 'text, score', '--pair_columns='),
         ('what are the words here,a text,0.5\nthree,four,-1e3',
-         'third column holds numbers', '--pair_columns='),
+         'last column holds numbers', '--pair_columns='),
+        ('what are the words here,0.5\nthree,-1e3',
+         'last column holds numbers', '--pair_columns='),
         ('what are the words here,x,y,z\nd,e,f,g', '--pair_columns='),
     )  # fmt: skip
     def test_names_that_say_nothing(self, text, *values):
