@@ -114,10 +114,10 @@ class Signatures:
         loaded = loaded.folded
         replaced = _replaced(loaded, branches)
         graphs = _Graphs(loaded, replaced).functions()
-        with _instead(loaded, replaced):
+        with _replace_weights(loaded, replaced):
             functions = {
                 name: tf.function(
-                    _ranked(function),
+                    _check_ranks(function),
                     input_signature=[_INPUTS[x] for x in inputs],
                     autograph=False,
                 ).get_concrete_function()
@@ -131,7 +131,7 @@ class Signatures:
         variables = loaded.model.variables.items()
         weights = {path: variable.value for path, variable in variables}
         constants = {}
-        for path, value in _single(replaced).items():
+        for path, value in _values_by_path(replaced).items():
             of_kind = weights if isinstance(value, tf.Variable) else constants
             of_kind[path] = value
         return cls(
@@ -548,8 +548,8 @@ class _Graphs:
         def chunk(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
             sizes = lengths[begin:end]
             # Constants of the loop itself, not what is passed to it.
-            replaced = {k: _again(v) for k, v in self.replaced.items()}
-            with _instead(self.loaded, replaced):
+            replaced = {k: _copy_constants(v) for k, v in self.replaced.items()}
+            with _replace_weights(self.loaded, replaced):
                 return compute(
                     ids[begin:end, : chunks.longest(sizes)],
                     sizes,
@@ -568,7 +568,7 @@ class _Graphs:
         return max(1, min(TEXTS, TOKENS // self.loaded.max_length))
 
 
-def _ranked(function: Callable) -> Callable:
+def _check_ranks(function: Callable) -> Callable:
     """Makes a function refuse tensors of another rank than the signature's.
 
     A server does not check ranks, and an operation of tf.text that gets a lone
@@ -643,29 +643,29 @@ def _replaced(
     return replaced
 
 
-def _single(
+def _values_by_path(
     replaced: Mapping[str, Tensor | tf.Variable | lazy.Parts],
 ) -> dict[str, Tensor | tf.Variable]:
     """Lists replacements of weights one by one; branches have numbers."""
-    single = {}
+    values = {}
     for path, value in replaced.items():
         if isinstance(value, lazy.Parts):
-            single |= {f'{path}_{i}': x for i, x in enumerate(value.values)}
+            values |= {f'{path}_{i}': x for i, x in enumerate(value.values)}
         else:
-            single[path] = value
-    return single
+            values[path] = value
+    return values
 
 
-def _again(value: Tensor | tf.Variable | lazy.Parts) -> Any:
+def _copy_constants(value: Tensor | tf.Variable | lazy.Parts) -> Any:
     """Makes a constant anew, for the body of a loop; a variable stays."""
     if isinstance(value, lazy.Parts):
-        return lazy.Parts(tuple(map(_again, value.values)))
+        return lazy.Parts(tuple(map(_copy_constants, value.values)))
     if isinstance(value, tf.Variable):
         return value
     return tf.constant(value.numpy())
 
 
-def _instead(
+def _replace_weights(
     loaded: Loaded, values: Mapping[str, Tensor | tf.Variable | lazy.Parts]
 ) -> contextlib.AbstractContextManager[Any]:
     """Replaces weights by values, by path, inside a `with`."""
