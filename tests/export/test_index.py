@@ -17,9 +17,9 @@ from infoword_tf import files
 from infoword_tf.config import COSINE, LATE, LEXICAL
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import critics, ranking
+from infoword_tf.evaluation import vectors as vector_files
 from infoword_tf.evaluation.bm25 import Bm25
 from infoword_tf.evaluation.critics import Tokens
-from tasks import vectors as vector_files
 from tests import places
 from tests.refused import refused
 
@@ -77,7 +77,7 @@ def content(folder):
 PROGRAM = """if True:
     import pathlib, sys, time
     from export.index import Index
-    from tasks import vectors
+    from infoword_tf.evaluation import vectors
     from tests.export.test_index import KEY, documents, embed
     folder, log, step, count = sys.argv[1:]
     count = int(count)
