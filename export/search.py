@@ -36,8 +36,8 @@ from infoword_tf.data import corpora, table_documents
 from infoword_tf.errors import UsageError
 from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation.retrieval import EXACT
+from infoword_tf.evaluation.vectors import digest
 from tasks import retrieval
-from tasks.vectors import digest
 
 BATCH_SIZE = 64  # passages embedded at once, of like length
 Results = list[tuple[float, Passage]]  # with scores, the best first

@@ -68,11 +68,16 @@ from infoword_tf.evaluation.retrieval import (
     repeated,
     tune,
 )
+from infoword_tf.evaluation.stages import Costs, Rate, by_pairs
 from infoword_tf.evaluation.trec import read_run, write_run
+from infoword_tf.evaluation.vectors import (
+    TokenFile,
+    VectorFile,
+    digest,
+    file_of,
+)
 from infoword_tf.folders import workdir_of
 from infoword_tf.text import strings
-from tasks.stages import Costs, Rate, by_pairs
-from tasks.vectors import TokenFile, VectorFile, digest, file_of
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded

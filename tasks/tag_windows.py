@@ -56,8 +56,6 @@ def features(
         max_length: T.
         context, tokens: settings of the row.
     """
-    numbers = {label: number for number, label in enumerate(labels)}
-    marked, ends = tags.marks_spans(labels), tags.marks_ends(labels)
     chunks, total, unread = [], 0, 0
     for begin in range(0, len(tagged.words), _TEXTS_A_CALL):
         chunk = slice(begin, begin + _TEXTS_A_CALL)
@@ -67,22 +65,7 @@ def features(
         )
         labelled = windows.labelled.numpy()
         starts = windows.starts
-        splits, values = starts.row_splits.numpy(), starts.values.numpy()
-        classes = []
-        for number, tag in enumerate(tagged.tags[chunk]):
-            inside = values[splits[number] : splits[number + 1]]
-            word = np.searchsorted(bounds[number][:, 0], inside, 'right') - 1
-            if ends:  # that of a word is none of its parts
-                tag = tags.spelled(tag, tags.IOB2)
-            parts = [tag[i] for i in word]
-            if marked:
-                again = np.flatnonzero(np.diff(word, prepend=-1) == 0)
-                for i in again:
-                    if parts[i] != tags.NONE:
-                        parts[i] = f'I-{parts[i][2:]}'
-            if ends:
-                parts = tags.spelled(parts, tags.BIOES)
-            classes += [numbers.get(part, UNKNOWN) for part in parts]
+        classes = _classes(tagged.tags[chunk], starts, bounds, labels)
         of_tokens = np.full(len(labelled), UNKNOWN, np.int32)
         of_tokens[labelled] = classes
         most, source = windows.most.numpy(), windows.tokens.numpy()
@@ -116,20 +99,6 @@ def features(
     if layout.last_segment is not None:
         segments[np.cumsum(lengths) - 1] = layout.last_segment
     places = np.zeros_like(lengths) if layout.first else lengths - 1
-    notes = [
-        f'{tagged.where}: {len(tagged.words):,} texts of {len(words):,} words '
-        f'in {len(lengths):,} windows'
-    ]
-    if unread:
-        notes.append(
-            f'{tagged.where}: the tokenizer leaves nothing of {unread:,} words'
-        )
-    others = {x for text in tagged.tags for x in text} - {*labels}
-    if others:
-        notes.append(
-            f'{tagged.where} has labels that training lacks, which count as '
-            f'mistakes: {", ".join(sorted(others)[:10])}'
-        )
     known = targets[targets >= 0]
     return TaggedWindows(
         Examples(
@@ -142,5 +111,60 @@ def features(
             of_tokens={'tag': targets},
         ),
         words,
-        tuple(notes),
+        _notes(tagged, labels, len(words), len(lengths), unread),
     )
+
+
+def _classes(
+    texts: Sequence[Sequence[str]],
+    starts: tf.RaggedTensor,
+    bounds: Sequence[np.ndarray],
+    labels: Sequence[str],
+) -> list[int]:
+    """Numbers the labels of all parts of the words of texts.
+
+    Args:
+        texts: labels of the words of each.
+        starts: places where parts begin, by text.
+        bounds: places where words begin and end, by text.
+        labels: C names.
+    """
+    numbers = {label: number for number, label in enumerate(labels)}
+    marked, ends = tags.marks_spans(labels), tags.marks_ends(labels)
+    classes = []
+    splits, values = starts.row_splits.numpy(), starts.values.numpy()
+    places = np.split(values, splits[1:-1])
+    for tag, inside, bound in zip(texts, places, bounds, strict=True):
+        word = np.searchsorted(bound[:, 0], inside, 'right') - 1
+        if ends:  # that of a word is none of its parts
+            tag = tags.spelled(tag, tags.IOB2)
+        parts = [tag[i] for i in word]
+        if marked:
+            for i in np.flatnonzero(np.diff(word, prepend=-1) == 0):
+                if parts[i] != tags.NONE:
+                    parts[i] = f'I-{parts[i][2:]}'
+        if ends:
+            parts = tags.spelled(parts, tags.BIOES)
+        classes += [numbers.get(part, UNKNOWN) for part in parts]
+    return classes
+
+
+def _notes(
+    tagged: Tagged, labels: Sequence[str], words: int, windows: int, unread: int
+) -> tuple[str, ...]:
+    """Describes windows for people: counts, and labels that training lacks."""
+    notes = [
+        f'{tagged.where}: {len(tagged.words):,} texts of {words:,} words '
+        f'in {windows:,} windows'
+    ]
+    if unread:
+        notes.append(
+            f'{tagged.where}: the tokenizer leaves nothing of {unread:,} words'
+        )
+    others = {x for text in tagged.tags for x in text} - {*labels}
+    if others:
+        notes.append(
+            f'{tagged.where} has labels that training lacks, which count as '
+            f'mistakes: {", ".join(sorted(others)[:10])}'
+        )
+    return tuple(notes)

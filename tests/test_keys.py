@@ -39,13 +39,13 @@ from infoword_tf.data import (
 )
 from infoword_tf.data import store as stores
 from infoword_tf.data.documents import Document
-from infoword_tf.evaluation import judgements
+from infoword_tf.evaluation import judgements, vectors
 from infoword_tf.text import normalization
 from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from infoword_tf.training import guide, optim, record
 from infoword_tf.training.build import shape_of
-from tasks import classify, retrieval, squad, teacher, vectors
+from tasks import classify, retrieval, squad, teacher
 from tests import places, zoo
 
 ROOT = pathlib.Path(__file__).parent.parent

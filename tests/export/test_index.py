@@ -20,8 +20,8 @@ from infoword_tf.critics.lexical import LEXICAL
 from infoword_tf.critics.texts import Tokens, numbers_of
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation import vectors as vector_files
 from infoword_tf.evaluation.bm25 import Bm25
-from tasks import vectors as vector_files
 from tests import places
 from tests.refused import refused
 
@@ -79,7 +79,7 @@ def content(folder):
 PROGRAM = """if True:
     import pathlib, sys, time
     from export.index import Index
-    from tasks import vectors
+    from infoword_tf.evaluation import vectors
     from tests.export.test_index import KEY, documents, embed
     folder, log, step, count = sys.argv[1:]
     count = int(count)

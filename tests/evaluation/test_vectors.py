@@ -3,7 +3,7 @@
 import numpy as np
 from absl.testing import absltest
 
-from tasks.vectors import VectorFile, digest
+from infoword_tf.evaluation.vectors import VectorFile, digest
 from tests import places
 from tests.refused import refused
 
