@@ -522,8 +522,10 @@ class DefaultsTest(parameterized.TestCase):
             'simcse.terms': terms,
         }  # fmt: skip
         choices = ModelChoices('simcse', settings=settings)
-        lexical = resolve(choices, started).config(V).lexical
-        self.assertEqual((lexical.head, lexical.transform), (head, transform))
+        [entry] = resolve(choices, started).config(V).critics.values()
+        self.assertEqual(
+            (entry['head'], entry['transform']), (head, transform)
+        )
 
     def test_rows_of_no_weight_are_left_out(self):
         actual = resolve(ModelChoices('mlm:2,plm:0'))
