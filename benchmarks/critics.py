@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from benchmarks import kept, pairs, report, tables
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
-from infoword_tf.config import COSINE, CRITICS, CROSS, LEXICAL
+from infoword_tf.critics import CRITICS
 
 BM25 = 'BM25'
 MEASURE = 'ndcg@10'
@@ -42,7 +42,8 @@ COSTS = {
 DIGITS = {'bytes_per_passage': 0}  # of a cost; else 1
 # Where the names of points stand, in points from these, and on which side.
 NEAR = {
-    COSINE: (-5, 6, 'right'), LEXICAL: (5, -12, 'left'), BM25: (-5, 4, 'right'),
+    'cosine': (-5, 6, 'right'), 'lexical': (5, -12, 'left'),
+    BM25: (-5, 4, 'right'),
 }  # fmt: skip
 # Of `ict`, as in tasks/flags/ict_tiny.flags.
 TEXT = (
@@ -101,7 +102,8 @@ class CriticsChoices:
     sets: tuple[str, ...] = flag(
         ('scifact', 'nfcorpus', 'pydocs'), 'Of pairs and searches.',
         choices=tuple(SETS))
-    critics: tuple[str, ...] = flag(CRITICS, 'Which.', choices=CRITICS)
+    critics: tuple[str, ...] = flag(
+        tuple(CRITICS), 'Which.', choices=tuple(CRITICS))
     minutes: float = flag(4.0, 'Of training, for each.', at_least=0.01)
     seeds: int = flag(3, 'Runs of each.', at_least=1)
     typed: str = flag('', 'Further flags of training, separated by blanks.')
@@ -225,14 +227,17 @@ def run(choices: CriticsChoices, chosen: Any) -> None:
         [path for name in choices.sets for path in SETS[name].data]
     )
     critics = {
-        name: [x for x in choices.critics if x != CROSS or SETS[name].pairs]
+        name: [
+            x for x in choices.critics
+            if SETS[name].pairs or not CRITICS[x].of_pairs
+        ]
         for name in choices.sets
     }
     if not all(critics.values()):
         raise errors.UsageError(
             'critic_without_pairs',
-            f'--critics={CROSS}: {CROSS} learns from pairs, and --sets=ict has '
-            'none; name another critic, or another set',
+            f'--critics={",".join(choices.critics)} learns from pairs, and '
+            '--sets=ict has none; name another critic, or another set',
         )
     folder = pathlib.Path(choices.workdir)
     kept.bind_commit(folder)

@@ -24,7 +24,7 @@ from benchmarks import kept, report, turns
 from export import bundle
 from infoword_tf import commands
 from infoword_tf.choices import flag
-from infoword_tf.config import CROSS
+from infoword_tf.critics import CRITICS
 from tasks import retrieval
 
 Answer = Callable[[list[str], list[str]], Any]  # queries, passages
@@ -52,7 +52,7 @@ def sides_of(
     version = bundle.write(init, folder, 1, choices.precision)
     loaded = infoword_tf.load(init, bundle.POLICIES[choices.precision])
     critic = loaded.config.critic
-    if critic == CROSS:
+    if CRITICS[critic].of_pairs:
         return {
             'workdir': loaded.score_pairs,
             'export': retrieval.exported_rate(version, choices.batch_size),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf import errors, files
-from infoword_tf.config import CROSS
+from infoword_tf.critics import CRITICS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEERS_PYTHON = ROOT / '.venv-peers' / 'bin' / 'python'
@@ -93,9 +93,9 @@ def search(
 ) -> dict[str, Any]:
     """Runs tasks.retrieval on a workdir of a critic, see `evaluate`.
 
-    `cross` orders the best hundred of BM25.
+    A critic of pairs orders the best hundred of BM25.
     """
-    first = ['--first=bm25'] if critic == CROSS else []
+    first = ['--first=bm25'] if CRITICS[critic].of_pairs else []
     return evaluate(
         folder, 'retrieval', *typed, *first, '--nobaselines',
         '--precision=auto', init=init,

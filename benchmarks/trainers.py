@@ -43,7 +43,8 @@ import numpy as np
 from benchmarks import kept, report, turns
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
-from infoword_tf.config import COSINE, CRITICS, LATE, LEXICAL, Config
+from infoword_tf.config import Config
+from infoword_tf.critics import CRITICS
 from infoword_tf.data import labelling, text_pairs
 from infoword_tf.evaluation.measures import MEASURES
 from tasks import glue_layout, tag_data, tag_scores
@@ -84,8 +85,8 @@ class TrainersChoices:
     column: int = flag(-1, 'Column of the labels, likewise.')
     pairs: str | None = flag(None, 'A csv with a line of names, of pairs.')
     critic: tuple[str, ...] = flag(
-        (COSINE,), 'Of pairs; several are trained one after the other.',
-        choices=CRITICS)
+        ('cosine',), 'Of pairs; several are trained one after the other.',
+        choices=tuple(CRITICS))
     temperature: float | None = flag(
         None, 'Of pairs; by default 0.05 of cosines, else 1.', at_least=1e-6)
     query_len: int | None = flag(
@@ -115,24 +116,24 @@ class TrainersChoices:
 
 def temperature_of(choices: TrainersChoices, critic: str) -> float:
     """Returns the temperature of both sides."""
-    default = 0.05 if critic == COSINE else 1.0
-    return choices.temperature or default
+    return choices.temperature or CRITICS[critic].usual_temperature
 
 
 def typed_of(choices: TrainersChoices, critic: str) -> list[str]:
     """Returns flags of a critic, with which both sides compute the same."""
-    if critic == COSINE:
-        return ['--simcse.pooling=mean', '--simcse.head=none']
-    if critic == LEXICAL:
-        return [
+    late = []
+    if choices.query_len:
+        late = [f'--sentences.query_length={choices.query_len}']
+    return {
+        'cosine': ['--simcse.pooling=mean', '--simcse.head=none'],
+        'late': late,
+        'lexical': [
             '--simcse.terms=vocabulary',
             f'--simcse.query_flops={choices.flops}',
             f'--simcse.passage_flops={choices.flops}',
             f'--simcse.flops_steps={choices.steps // 3}',
-        ]
-    if critic == LATE and choices.query_len:
-        return [f'--sentences.query_length={choices.query_len}']
-    return []
+        ],
+    }.get(critic, [])
 
 
 def score_of(choices: TrainersChoices, critic: str, out: pathlib.Path) -> float:
@@ -225,7 +226,7 @@ def batches_of(
             'examples with different numbers of negatives; take another model '
             'or other --pairs',
         )
-    shorter = choices.query_len if critic == LATE else None
+    shorter = choices.query_len if critic == 'late' else None
     lengths = min(shorter or choices.seq_len, choices.seq_len), choices.seq_len
     source = text_pairs.TextPairSource(
         text_pairs.tokenized(files, started.template, lengths)[0],
@@ -348,7 +349,7 @@ def compete(
     choices: TrainersChoices,
     group: str = '',
     compiled: bool = False,
-    critic: str = COSINE,
+    critic: str = 'cosine',
 ) -> dict[str, Any]:
     """Trains both sides with each seed: a record of `turns`.
 

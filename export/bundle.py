@@ -21,6 +21,7 @@ import infoword_tf
 from export import serving_ops, warmup
 from infoword_tf import errors, files
 from infoword_tf.config import EXPORTED, Config, read_exported
+from infoword_tf.critics import CRITICS
 from tasks import retrieval
 from tasks import sts as task
 
@@ -95,7 +96,7 @@ def with_dims(loaded: 'Loaded', dims: int | None) -> 'Loaded':
         ValueError: vectors have fewer numbers.
     """
     if dims is not None:
-        width = retrieval.width_of(loaded, loaded.config.critic)
+        width = CRITICS[loaded.config.critic].width_in(loaded)
         retrieval.check_dims(dims, width)
     return loaded.with_config(loaded.config.replace(dims=dims))
 

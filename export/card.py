@@ -19,6 +19,7 @@ from typing import Any
 from export import signatures as limits
 from infoword_tf.choices import by_language, values_of
 from infoword_tf.config import Config
+from infoword_tf.critics import CRITICS
 from infoword_tf.objectives import TABLE, decided
 from infoword_tf.text.layout import layout_of
 
@@ -203,7 +204,7 @@ def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
             layout.shown.split()[0 if layout.first else -1]
         ),
         'dense': ', '.join(dense) or None,
-        'critic': words['critics'].get(config.critic),
+        'critic': CRITICS[config.critic].card or None,
         'dims': config.dims or None,
         'normalize': _if(config.normalize),
         'prompts': '\n'.join(prompts) or None,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from export import runner
+from infoword_tf.critics import CRITICS
 from infoword_tf.errors import InputError
 
 if TYPE_CHECKING:  # it imports TensorFlow
@@ -150,13 +151,15 @@ def in_python(
 
 def _answered(loaded: 'Loaded', content: Sequence[bytes], name: str) -> Outputs:
     """Computes the outputs of one signature, by name."""
-    kind, _, prompt = name.partition('_')
     role = 'query' if name.endswith('_query') else 'passage'
     pairs = content[::-1] if name.endswith('_pairs') else None
-    if name.startswith('embed_tokens') and loaded.config.late:
-        return _embed_tokens(loaded, content, role)
-    if name.startswith('embed_sparse') and loaded.config.lexical:
-        return _embed_sparse(loaded, content, role)
+    for critic, answer in loaded.by_critic.items():
+        kind = CRITICS[critic]
+        if kind.of(loaded.config) is not None and name == kind.signature_of(
+            loaded.config, role, loaded
+        ):
+            return answer.expected(content, role)
+    kind, _, prompt = name.partition('_')
     if kind == 'embed':
         vectors = loaded.encode(content, progress=False, prompt=prompt or None)
         return {'embeddings': vectors}
@@ -173,30 +176,6 @@ def _answered(loaded: 'Loaded', content: Sequence[bytes], name: str) -> Outputs:
     others = {'answer': _answer, 'tokens': _tokens, 'fill_mask': _fill_mask,
               'next_token': _next_token, 'tag': _tag}  # fmt: skip
     return others[name](loaded, content)
-
-
-def _embed_tokens(
-    loaded: 'Loaded', content: Sequence[bytes], role: str
-) -> Outputs:
-    arrays = loaded.encode_tokens(content, role, progress=False)
-    count = np.array([*map(len, arrays)], np.int32)
-    shape = len(arrays), count.max(initial=0), loaded.late.width
-    vectors = np.zeros(shape, np.float32)
-    for i, array in enumerate(arrays):
-        vectors[i, : len(array)] = array
-    return {'embeddings': vectors, 'count': count}
-
-
-def _embed_sparse(
-    loaded: 'Loaded', content: Sequence[bytes], role: str
-) -> Outputs:
-    matrix = loaded.encode_sparse(content, role, progress=False)
-    count = np.diff(matrix.indptr)
-    shape = len(content), count.max(initial=0)
-    ids, weights = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
-    inside = np.arange(shape[1]) < count[:, None]
-    ids[inside], weights[inside] = matrix.indices, matrix.data
-    return {'ids': ids, 'weights': weights}
 
 
 def _classify(

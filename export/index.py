@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf import errors, files, progress
+from infoword_tf.critics.texts import Texts
 from infoword_tf.data import tables
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation.bm25 import Bm25
-from infoword_tf.evaluation.critics import Texts
 from infoword_tf.evaluation.vectors import EncodedTexts
 from tasks.retrieval import Encoder
 

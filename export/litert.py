@@ -41,7 +41,8 @@ import infoword_tf
 from export.serving import model as standalone
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
-from infoword_tf.config import COSINE, Config
+from infoword_tf.config import Config
+from infoword_tf.critics import CRITICS
 from infoword_tf.data import labelling, tables
 from infoword_tf.evaluation import measures
 from infoword_tf.resolve import answering
@@ -126,7 +127,8 @@ def check(config: Config, init: Any, output: pathlib.Path) -> None:
             f'--init={init} was taught the row {"".join(others[:1])}, which '
             'gives a text neither a vector nor classes; export.savedmodel '
             'serves it')),
-        (config.critic != COSINE and not answering(HEADS, examples),
+        (not (CRITICS[config.critic].has_vector
+              or answering(HEADS, examples)),
          errors.InputError(
             'litert_lacks_critic',
             f'--init={init} compares by the critic {config.critic}, and a file '

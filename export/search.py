@@ -29,11 +29,12 @@ import numpy as np
 from export.index import Index, Passage
 from infoword_tf import commands
 from infoword_tf.choices import TextChoices, again, flag
-from infoword_tf.config import CROSS, LATE, read_exported
+from infoword_tf.config import read_exported
+from infoword_tf.critics import CRITICS
+from infoword_tf.critics.texts import Texts
 from infoword_tf.data import corpora, table_documents
 from infoword_tf.errors import UsageError
 from infoword_tf.evaluation import ranking
-from infoword_tf.evaluation.critics import Texts
 from infoword_tf.evaluation.retrieval import EXACT
 from infoword_tf.evaluation.vectors import digest
 from tasks import retrieval
@@ -102,7 +103,7 @@ def check(choices: SearchChoices, chosen: Mapping[str, Any]) -> str:
     retrieval.check_stages(choices.first, choices.rerank, choices.rerank_top)
     config, _ = read_exported(pathlib.Path(choices.model))
     critic = choices.critic or config.critic
-    if critic == CROSS:
+    if CRITICS[critic].of_pairs:
         raise UsageError(
             'cross_without_index',
             f'--model={choices.model} rates pairs: name another one, and this '
@@ -156,7 +157,7 @@ def prepare(
         search = search_of(choices, critic, index, encode)
         if documents and not key.items() <= index.about.items():
             index.write(documents(), encode, key)
-        compares_all = critic == LATE and not choices.first
+        compares_all = CRITICS[critic].compares_few and not choices.first
         if compares_all and choices.words < 1 and len(index) > EXACT:
             raise UsageError(
                 'late_without_first',

@@ -50,6 +50,8 @@ from export import chunks
 from export.branches import check as check_branches
 from export.branches import split
 from infoword_tf import lazy
+from infoword_tf.config import ROLES
+from infoword_tf.critics import CRITICS
 from infoword_tf.evaluation import measures
 from infoword_tf.inference import blanks
 from infoword_tf.inference.batches import RolePredictor
@@ -66,9 +68,6 @@ LABELLED = (
     'answer', 'choose', 'classify', 'classify_pairs', 'regress',
     'regress_pairs', 'tag',
 )  # fmt: skip
-OF_CRITICS = {
-    'late': 'embed_tokens', 'lexical': 'embed_sparse', 'cross': 'score_pairs',
-}  # fmt: skip
 NOWHERE = -1  # offset of special tokens and padding
 _INPUTS = {
     'texts': tf.TensorSpec((None,), tf.string, name='texts'),
@@ -115,10 +114,10 @@ class Signatures:
         loaded = loaded.folded
         replaced = _replaced(loaded, branches)
         graphs = _Graphs(loaded, replaced).functions()
-        with _instead(loaded, replaced):
+        with _replace_weights(loaded, replaced):
             functions = {
                 name: tf.function(
-                    _ranked(function),
+                    _check_ranks(function),
                     input_signature=[_INPUTS[x] for x in inputs],
                     autograph=False,
                 ).get_concrete_function()
@@ -132,7 +131,7 @@ class Signatures:
         variables = loaded.model.variables.items()
         weights = {path: variable.value for path, variable in variables}
         constants = {}
-        for path, value in _single(replaced).items():
+        for path, value in _values_by_path(replaced).items():
             of_kind = weights if isinstance(value, tf.Variable) else constants
             of_kind[path] = value
         return cls(
@@ -149,7 +148,7 @@ class Signatures:
 
         What the workdir was trained for, vectors where that was no label.
         """
-        vectors = OF_CRITICS.get(self.loaded.config.critic, 'embed')
+        vectors = CRITICS[self.loaded.config.critic].signature
         return next((n for n in LABELLED if n in self.functions), vectors)
 
     def save(self, folder: str) -> None:
@@ -185,13 +184,14 @@ class _Graphs:
         graphs = {'embed': (self.prompted(None), one)}
         for prompt in loaded.config.prompts:
             graphs[f'embed_{prompt}'] = self.prompted(prompt), one
-        for role, suffix in (('passage', ''), ('query', '_query')):
-            if loaded.config.late is not None:
-                of_role = functools.partial(self.embed_tokens, role)
-                graphs[f'embed_tokens{suffix}'] = of_role, one
-            if loaded.config.lexical is not None:
-                of_role = functools.partial(self.embed_sparse, role)
-                graphs[f'embed_sparse{suffix}'] = of_role, one
+        for role in reversed(ROLES):
+            for critic, answer in loaded.by_critic.items():
+                if CRITICS[critic].of(loaded.config) is not None:
+                    name = CRITICS[critic].signature_of(
+                        loaded.config, role, loaded
+                    )
+                    of_role = functools.partial(self.of_role, answer, role)
+                    graphs[name] = of_role, one
         if loaded.cross.available:
             graphs['score_pairs'] = self.score_pairs, two
         graphs['tokens'] = self.tokens, one
@@ -240,28 +240,17 @@ class _Graphs:
             )
         }
 
-    def embed_tokens(self, role: str, texts: Tensor) -> Outputs:
-        """Computes a vector of each token that has one in texts of a role."""
-        late = self.loaded.late
-        vectors = self._of_role(late, late.width, role, texts)
-        return {
-            'embeddings': vectors.to_tensor(),
-            'count': tf.cast(vectors.row_lengths(), tf.int32),
-        }
-
-    def embed_sparse(self, role: str, texts: Tensor) -> Outputs:
-        """Computes the weights of the vocabulary for texts of a role."""
-        lexical = self.loaded.lexical
-        entries = self._of_role(lexical, 2, role, texts)
-        weights, ids = tf.unstack(entries.to_tensor(), axis=2)
-        ids = tf.cast(ids, tf.int32)
-        tokens = tf.gather(tf.constant(lexical.spelled), ids)
-        return {
-            'ids': ids,
-            'weights': weights,
-            'tokens': tf.where(weights > 0, tokens, ''),
-            'count': tf.cast(entries.row_lengths(), tf.int32),
-        }
+    def of_role(
+        self, answer: RolePredictor, role: str, texts: Tensor
+    ) -> Outputs:
+        """Computes outputs of texts of a role, for a critic."""
+        entries = self._entries(
+            functools.partial(answer.entries, role=role),
+            answer.width,
+            *self.loaded.states.format_role(texts, role),
+            most=answer.most_texts(self._tokens_of_a_chunk(), role),
+        )
+        return answer.outputs(entries)
 
     def classify(
         self, row: str, texts: Tensor, pairs: Tensor | None = None
@@ -465,17 +454,6 @@ class _Graphs:
 
     # ------------------------------------------------------------- chunks
 
-    def _of_role(
-        self, answer: RolePredictor, width: int, role: str, texts: Tensor
-    ) -> tf.RaggedTensor:
-        """Computes the entries of texts of a role, [B, t, width] float32."""
-        return self._entries(
-            functools.partial(answer.entries, role=role),
-            width,
-            *self.loaded.states.format_role(texts, role),
-            most=answer.most_texts(self._tokens_of_a_chunk(), role),
-        )
-
     def _scores(
         self, row: str, texts: Tensor, pairs: Tensor | None = None
     ) -> Tensor:
@@ -570,8 +548,8 @@ class _Graphs:
         def chunk(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
             sizes = lengths[begin:end]
             # Constants of the loop itself, not what is passed to it.
-            replaced = {k: _again(v) for k, v in self.replaced.items()}
-            with _instead(self.loaded, replaced):
+            replaced = {k: _copy_constants(v) for k, v in self.replaced.items()}
+            with _replace_weights(self.loaded, replaced):
                 return compute(
                     ids[begin:end, : chunks.longest(sizes)],
                     sizes,
@@ -590,7 +568,7 @@ class _Graphs:
         return max(1, min(TEXTS, TOKENS // self.loaded.max_length))
 
 
-def _ranked(function: Callable) -> Callable:
+def _check_ranks(function: Callable) -> Callable:
     """Makes a function refuse tensors of another rank than the signature's.
 
     A server does not check ranks, and an operation of tf.text that gets a lone
@@ -665,29 +643,29 @@ def _replaced(
     return replaced
 
 
-def _single(
+def _values_by_path(
     replaced: Mapping[str, Tensor | tf.Variable | lazy.Parts],
 ) -> dict[str, Tensor | tf.Variable]:
     """Lists replacements of weights one by one; branches have numbers."""
-    single = {}
+    values = {}
     for path, value in replaced.items():
         if isinstance(value, lazy.Parts):
-            single |= {f'{path}_{i}': x for i, x in enumerate(value.values)}
+            values |= {f'{path}_{i}': x for i, x in enumerate(value.values)}
         else:
-            single[path] = value
-    return single
+            values[path] = value
+    return values
 
 
-def _again(value: Tensor | tf.Variable | lazy.Parts) -> Any:
+def _copy_constants(value: Tensor | tf.Variable | lazy.Parts) -> Any:
     """Makes a constant anew, for the body of a loop; a variable stays."""
     if isinstance(value, lazy.Parts):
-        return lazy.Parts(tuple(map(_again, value.values)))
+        return lazy.Parts(tuple(map(_copy_constants, value.values)))
     if isinstance(value, tf.Variable):
         return value
     return tf.constant(value.numpy())
 
 
-def _instead(
+def _replace_weights(
     loaded: Loaded, values: Mapping[str, Tensor | tf.Variable | lazy.Parts]
 ) -> contextlib.AbstractContextManager[Any]:
     """Replaces weights by values, by path, inside a `with`."""

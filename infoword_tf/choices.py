@@ -203,9 +203,8 @@ class TextChoices:
         'text, its positive, and any number of hard negatives; a cell may be '
         'a list of texts.')
     pair_columns: tuple[str, ...] = flag(
-        (), 'Names of the columns of --pairs, in this order; by default by '
-        'well-known names, else all columns of text in the order of the file.'
-    )
+        (), 'Names of the columns a, b and negatives of --pairs; by default '
+        'anchor, positive, negative and others that docs/data.md lists.')
     pair_negatives: int | None = flag(
         None, 'At most this many hard negatives of each pair, the first ones; '
         'all by default.', at_least=0)

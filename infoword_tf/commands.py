@@ -133,7 +133,7 @@ def _parse(kind: type | None, argv: Sequence[str]) -> list[str]:
     """Parses flags and returns other arguments, or prints the help and ends."""
     typed = argv[1:]
     try:
-        typed = _renamed(typed)
+        typed = _rename_flags(typed)
         options = itertools.takewhile(lambda x: x != '--', typed)
         if helps := [x for x in options if HELP.fullmatch(x)]:
             _help(kind, [x for x in typed if x not in helps], helps[-1])
@@ -166,13 +166,13 @@ def _help(kind: type | None, typed: Sequence[str], help_: str) -> NoReturn:
     sys.exit(0)
 
 
-def _renamed(arguments: Sequence[str]) -> list[str]:
+def _rename_flags(arguments: Sequence[str]) -> list[str]:
     """Expands flagfiles, and replaces old flags by the flags of today."""
     typed = flags.FLAGS.read_flags_from_files(arguments, force_gnu=False)
-    return [_of_today(argument) for argument in typed]
+    return [_rename_flag(argument) for argument in typed]
 
 
-def _of_today(argument: str) -> str:
+def _rename_flag(argument: str) -> str:
     """Returns an argument, of which an old flag has the name of today.
 
     Raises:
@@ -375,7 +375,7 @@ def checked(kind: type, named: Mapping[str, Any]) -> dict[str, Any]:
             if name in values:
                 values[name].parse(_argument(values[name], value))
             else:  # an old name, a flagfile, or no flag
-                values(['', *_renamed(typed({name: value}))])
+                values(['', *_rename_flags(typed({name: value}))])
     return chosen(kind, values)
 
 
@@ -437,7 +437,7 @@ def parse(kind: type, arguments: Sequence[str]) -> dict[str, Any]:
     values = flags.FlagValues()
     define(kind, values)
     with _refusing_flags():
-        refuse_words(values(['', *_renamed(arguments)])[1:])
+        refuse_words(values(['', *_rename_flags(arguments)])[1:])
     return chosen(kind, values)
 
 

@@ -1,6 +1,6 @@
 """The config of a workdir: config.json, written and read here alone.
 
-{"version": 3, "encoder": {"name": ..., "arguments": {...}},
+{"version": 4, "encoder": {"name": ..., "arguments": {...}},
  "rows": {"mlm": {"weight": 1.0, "settings": {...}}}, ...}
 """
 
@@ -14,8 +14,9 @@ from typing import Any, Self
 from infoword_tf import files
 from infoword_tf.errors import InputError
 
-VERSION = 3
+VERSION = 4
 GELUS_OF_2 = {'tanh': 'gelu_tanh', 'erf': 'gelu_erf'}
+HEADS_OF_3 = 'late', 'lexical', 'cross'
 FILE = 'config.json'
 WEIGHTS = 'weights.safetensors'  # beside it: what is exported
 # By the role of a text, names of its prompt; the first that a config has is
@@ -105,60 +106,6 @@ class DenseConfig:
     width: int
     activation: str
     bias: bool = True
-
-
-CRITICS = COSINE, LATE, LEXICAL, CROSS = 'cosine', 'late', 'lexical', 'cross'
-
-
-@dataclasses.dataclass(frozen=True)
-class LateConfig:
-    """Vectors of tokens, which late interaction compares.
-
-    Attributes:
-        dense: layers over the state of each token, in order.
-        expand: whether queries are padded with [MASK] to `query_length`.
-        attend: whether tokens attend to these [MASK].
-        skip: spellings of tokens whose vectors passages leave out.
-        first: whether the first state of a text has a vector.
-        mean: whether scores are divided by the number of a query's vectors.
-    """
-
-    dense: tuple[DenseConfig, ...]
-    expand: bool = False
-    attend: bool = False
-    skip: tuple[str, ...] = ()
-    first: bool = True
-    mean: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class LexicalConfig:
-    """Weights of the vocabulary for a text, compared by a dot product.
-
-    Attributes:
-        head: in layers.lexical.HEADS, what scores a token of a text.
-        transform: whether states go through BERT's output transform.
-        transform_activation: in layers.pointwise.FORMS; None: the encoder's.
-        activation: in layers.lexical.ACTIVATIONS, of the largest scores.
-        top_k: how many weights of a text stay, the largest; None: all.
-    """
-
-    head: str = 'vocabulary'
-    transform: bool = False
-    activation: str = 'log1p_relu'
-    top_k: int | None = None
-    transform_activation: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class CrossConfig:
-    """Score of two texts that are encoded as one.
-
-    Attributes:
-        pooler: dense layer before the score, as of the row `label`.
-    """
-
-    pooler: str = 'none'
 
 
 REVERSAL, LEARNED = PERMUTATIONS = 'reversal', 'learned'
@@ -265,9 +212,9 @@ class Config:
         normalize: whether vectors have length 1.
         prompts: by name, the prefix of a text: 'query: '.
         prompt: name of the default prompt; None: no prefix.
-        critic: in CRITICS, what compares two texts by default.
-        late, lexical, cross: vectors of tokens, weights of the vocabulary,
-            and the score of a pair; None: the model has none.
+        critics: by name in critics.CRITICS, fields of the `HeadConfig` of each
+            that the model has, None where it needs no head; the first one
+            compares texts by default.
         query_length, passage_length: tokens of a text of that role at most;
             None: `max_length`.
         labels: names of the classes of the row `label`.
@@ -298,10 +245,9 @@ class Config:
     normalize: bool = False
     prompts: dict[str, str] = dataclasses.field(default_factory=dict)
     prompt: str | None = None
-    critic: str = COSINE
-    late: LateConfig | None = None
-    lexical: LexicalConfig | None = None
-    cross: CrossConfig | None = None
+    critics: dict[str, dict[str, Any] | None] = dataclasses.field(
+        default_factory=lambda: {'cosine': None}
+    )
     query_length: int | None = None
     passage_length: int | None = None
     labels: tuple[str, ...] = ()
@@ -313,6 +259,11 @@ class Config:
     replicas: int = 1
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
     version: int = VERSION
+
+    @property
+    def critic(self) -> str:
+        """Name of the critic that compares two texts by default."""
+        return next(iter(self.critics))
 
     def replace(self, **changes: Any) -> Self:
         """Returns a config with other values."""
@@ -368,7 +319,7 @@ class Config:
                 'python -m infoword_tf.convert --source=FOLDER --workdir=W',
             )
         version = values.get('version')
-        if version not in (2, VERSION):
+        if version not in (2, 3, VERSION):
             raise InputError(
                 'config_of_other_version',
                 f'{where} has version {version}, this code reads version '
@@ -377,6 +328,8 @@ class Config:
         try:
             if version == 2:
                 values = _of_version_2(values)
+            if version < VERSION:
+                values = _of_version_3(values)
             return cls(
                 **{
                     **values,
@@ -388,9 +341,6 @@ class Config:
                     },
                     'layout': _layout(values.get('layout', 'bert')),
                     'dense': tuple(map(_dense, values.get('dense', ()))),
-                    'late': _late(values.get('late')),
-                    'lexical': _optional(LexicalConfig, values.get('lexical')),
-                    'cross': _optional(CrossConfig, values.get('cross')),
                     'labels': tuple(values.get('labels', ())),
                     'task': _task(values.get('task')),
                     'teacher': _optional(TeacherConfig, values.get('teacher')),
@@ -432,11 +382,21 @@ class Config:
 
 def _of_version_2(values: Mapping[str, Any]) -> dict[str, Any]:
     """Converts version 2, which called an activation 'gelu': 'tanh', 'erf'."""
-    converted = {**copy.deepcopy(values), 'version': VERSION}
+    converted = copy.deepcopy(dict(values))
     for named in (converted['encoder']['arguments'], converted.get('run', {})):
         if 'gelu' in named:
             form = named.pop('gelu')
             named['activation'] = GELUS_OF_2.get(form, form)
+    return converted
+
+
+def _of_version_3(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts version 3, which had a field for each head of a critic."""
+    converted = {**values, 'version': VERSION}
+    first = converted.pop('critic', 'cosine')
+    heads = {name: converted.pop(name, None) for name in HEADS_OF_3}
+    others = {k: x for k, x in heads.items() if x is not None and k != first}
+    converted['critics'] = {first: heads.get(first), **others}
     return converted
 
 
@@ -458,14 +418,6 @@ def _layout(values: str | Mapping[str, Any]) -> str | Layout:
 
 def _dense(values: Mapping[str, Any]) -> DenseConfig | FlowConfig:
     return (FlowConfig if 'levels' in values else DenseConfig)(**values)
-
-
-def _late(values: Mapping[str, Any] | None) -> LateConfig | None:
-    if values is None:
-        return None
-    dense = tuple(DenseConfig(**layer) for layer in values['dense'])
-    skip = tuple(values.get('skip', ()))
-    return LateConfig(**{**values, 'dense': dense, 'skip': skip})
 
 
 def _optional(kind: type, values: Mapping[str, Any] | None) -> Any:

@@ -38,9 +38,9 @@ from infoword_tf import errors
 from infoword_tf.config import Config
 from infoword_tf.folders import workdir_of
 from infoword_tf.inference.loaded import Loaded
-from infoword_tf.inference.states import real_places, segments_of
+from infoword_tf.inference.states import segments_of
 from infoword_tf.layers import dropout as by_key
-from infoword_tf.layers.pooling import POOLINGS
+from infoword_tf.layers.pooling import POOLINGS, real_places
 from infoword_tf.resolve import answering
 from infoword_tf.text import strings
 from infoword_tf.text.layout import layout_of

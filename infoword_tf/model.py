@@ -7,7 +7,6 @@ Glossary of shapes: P places of a row, J texts of a sequence.
 
 import contextlib
 import copy
-import dataclasses
 import functools
 import itertools
 import math
@@ -27,16 +26,14 @@ import numpy as np
 from keras import ops
 
 from infoword_tf import adapters, files
-from infoword_tf.config import Config, DenseConfig, FlowConfig, LateConfig
+from infoword_tf.config import Config, DenseConfig, FlowConfig
+from infoword_tf.critics import CRITICS
 from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
 from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.flow import Flow
-from infoword_tf.layers.late import TokenVectors
-from infoword_tf.layers.lexical import Lexical
-from infoword_tf.layers.scores import PairScore
 from infoword_tf.lazy import instead
 from infoword_tf.objectives import (
     TABLE,
@@ -104,8 +101,7 @@ class Model:
         reads: by row and view, what the row reads of the view.
         heldout_candidates: by row, M of held-out text, see `Row`.
         dense: layers over the vector of a text.
-        late, lexical, pair: heads of vectors of tokens, of weights of the
-            vocabulary and of pairs, or None.
+        critics: by name, heads of critics.
         adapters: of the encoder, whose weights stay then; None: none.
     """
 
@@ -185,23 +181,15 @@ class Model:
             self.dense.append(_dense(layer, width, f'dense_{i}'))
             self.dense[-1].build()
             width = layer.width
-        self.late = self.lexical = self.pair = None
-        if config.cross is not None:
-            self.pair = PairScore(Shared(self.encoder), config.cross.pooler)
-            self.pair.build()
-        if config.late is not None:
-            self.late = _token_vectors(config.late, self.encoder.width)
-            self.late.build()
-        if config.lexical is not None:
-            self.lexical = Lexical(
-                Shared(self.encoder),
-                **dataclasses.asdict(config.lexical),
-                left_out=_ids_around_texts(specials),
-                dtype=config.precision,
-            )
-            self.lexical.build()
+        self.critics: dict[str, Any] = {}
+        for name, critic in CRITICS.items():
+            if (entry := critic.of(config)) is not None:
+                self.critics[name] = critic.make_head(
+                    entry, Shared(self.encoder), specials, config.precision
+                )
+                self.critics[name].build()
         for objective in self.objectives.values():
-            objective.set_critics(self.late, self.lexical, self.pair)
+            objective.set_critics(self.critics)
             objective.set_dense(self.dense)
         if seed is not None:
             self.draw_weights(seed, deviation)
@@ -377,9 +365,10 @@ class Model:
     @property
     def _heads(self) -> list[Any]:
         changes = [] if self.adapters is None else [self.adapters]
-        critics = self.late, self.lexical, self.pair
-        present = [head for head in critics if head is not None]
-        return [*changes, *self.objectives.values(), *self.dense, *present]
+        return [
+            *changes, *self.objectives.values(), *self.dense,
+            *self.critics.values(),
+        ]  # fmt: skip
 
     def adapted(self) -> Callable[[], contextlib.AbstractContextManager]:
         """Computes the adapted kernels of the encoder, if any.
@@ -794,20 +783,6 @@ def _dense(
             name,
         )  # fmt: skip
     return Dense(width, layer.width, layer.activation, layer.bias, name)
-
-
-def _ids_around_texts(specials: Specials) -> list[int]:
-    """Lists the ids of a tokenizer's special tokens but [MASK]."""
-    ids = specials.cls_id, specials.sep_id, specials.unk_id
-    return sorted({x for x in ids if x is not None})
-
-
-def _token_vectors(late: LateConfig, width: int) -> TokenVectors:
-    dense = []
-    for number, layer in enumerate(late.dense):
-        dense.append(_dense(layer, width, f'late_{number}'))
-        width = layer.width
-    return TokenVectors(dense, late.first, late.mean)
 
 
 def initialise(

@@ -16,23 +16,17 @@ from typing import Any, NamedTuple
 from infoword_tf import adapters
 from infoword_tf.choices import ModelChoices
 from infoword_tf.config import (
-    COSINE,
-    CROSS,
-    LATE,
-    LEXICAL,
     AdapterConfig,
     Config,
-    CrossConfig,
     DenseConfig,
     EncoderConfig,
-    LateConfig,
-    LexicalConfig,
     RowConfig,
     TokenizerConfig,
 )
+from infoword_tf.critics import CRITICS, Start
+from infoword_tf.critics.lexical import BLANKS
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.errors import InputError, UsageError
-from infoword_tf.layers.lexical import TOKENS, VOCABULARY
 from infoword_tf.objectives import (
     SUMS,
     TABLE,
@@ -45,7 +39,6 @@ from infoword_tf.objectives import (
     parse,
     setting_flags,
 )
-from infoword_tf.objectives.critics import HEAD, scoring
 from infoword_tf.plan import Plan, ViewPlan, make_plan
 from infoword_tf.sizes import SIZES
 from infoword_tf.text.layout import layout_of
@@ -132,9 +125,6 @@ class Resolved:
             run=dict(run or {}),
             **self.vector_fields,
         )
-
-
-TOKEN_WIDTH = 128  # of late interaction (Khattab & Zaharia 2020, §3.2)
 
 
 def resolve(choices: ModelChoices, started: Config | None = None) -> Resolved:
@@ -338,22 +328,12 @@ def _of_init(
     if critic != started.critic:
         return decides
     row, _, _ = named.critic.partition('.')
-    lengths = {
-        'query_length': started.query_length,
-        'passage_length': started.passage_length,
-    }
-    sides: dict[str, Any] = {}
-    if critic == LATE and started.late is not None:
-        if started.late.expand:
-            lengths['query_length'] = started.length_for('query')
-        sides = {
-            f'{PAIRED}.expand': started.late.expand,
-            f'{PAIRED}.attend': started.late.attend,
-            f'{row}.skip_punctuation': bool(started.late.skip),
-        }
-    for name, length in lengths.items():
-        if length:
-            sides[f'{PAIRED}.{name}'] = min(length, choices.seq_len)
+    of_pairs, of_row = CRITICS[critic].sides_of(started)
+    for name in ('query_length', 'passage_length'):
+        if name in of_pairs:
+            of_pairs[name] = min(of_pairs[name], choices.seq_len)
+    sides = {f'{PAIRED}.{name}': value for name, value in of_pairs.items()}
+    sides |= {f'{row}.{name}': value for name, value in of_row.items()}
     of_sum = named.settings
     return decides | {k: x for k, x in sides.items() if k not in of_sum}
 
@@ -706,7 +686,8 @@ def _vector(
         )
     chosen = max(vectors.values(), key=lambda vector: vector.priority)
     for row, vector in vectors.items():
-        if vector.critic != COSINE and _head(vector) != _head(chosen):
+        same = vector.critic == chosen.critic and vector.head == chosen.head
+        if vector.head is not None and not same:
             raise UsageError(
                 'critics_of_two_kinds',
                 f'--objectives={choices.objectives}: {row} compares by '
@@ -721,11 +702,6 @@ def _vector(
             # Equal for one text; for two the layout of --init stays.
             chosen = chosen._replace(layout=started.layout)
     return chosen
-
-
-def _head(vector: Vector) -> tuple[Any, ...]:
-    """Returns the fields that decide the head of a critic."""
-    return vector.critic, vector.width, vector.skip, vector.head, vector.top_k
 
 
 def _sides(
@@ -776,66 +752,19 @@ def _vector_fields(
     for name in ('query_length', 'passage_length'):
         if sides.get(name):
             fields[name] = sides[name]
-    fields['critic'] = vector.critic
-    if vector.critic == LATE:
-        fields['late'] = _late(vector, sides, width, started)
-    if vector.critic == LEXICAL:
-        fields['lexical'] = _lexical(vector, started)
-    if vector.critic == CROSS:
-        fields['cross'] = _cross(started)
-    return fields
-
-
-def _cross(started: Config | None) -> CrossConfig:
-    """Returns the score of pairs: with the dense layer of --init, if any."""
-    if started is None or started.cross is not None:
-        return CrossConfig() if started is None else started.cross
-    for row in scoring(started.rows):
-        return CrossConfig(started.rows[row].settings['pooler'])
-    return CrossConfig()
-
-
-def _late(
-    vector: Vector,
-    sides: Mapping[str, Any],
-    width: int,
-    started: Config | None,
-) -> LateConfig:
-    """Returns the vectors of tokens: layers of --init, if of that width."""
-    old = started.late if started is not None else None
-    dense = old.dense if old is not None else ()
-    if vector.width and (not dense or dense[-1].width != vector.width):
-        dense = (DenseConfig(vector.width, 'identity', bias=False),)
-    if not dense:
-        narrow = min(TOKEN_WIDTH, width)
-        dense = (DenseConfig(narrow, 'identity', bias=False),)
-    return dataclasses.replace(
-        old or LateConfig(dense), dense=dense, skip=vector.skip,
-        expand=sides.get('expand', False), attend=sides.get('attend', False),
-    )  # fmt: skip
-
-
-def _lexical(vector: Vector, started: Config | None) -> LexicalConfig:
-    """Returns the weights of the vocabulary: with the head of --init."""
-    if started is not None and started.lexical is not None:
-        new = started.lexical
-        if vector.head in ('', new.head):
-            return dataclasses.replace(new, top_k=vector.top_k or new.top_k)
-    # The output transform of masked words, if --init has one. An output layer
-    # without it has no bias: of texts, nearly all tokens weigh more than 0.
-    transform = any(head.get('transform') for head in _heads(started))
-    new = LexicalConfig(
-        VOCABULARY, transform, transform_activation=_activation(started)
-    )
-    if vector.head == TOKENS or not (vector.head or transform):
-        new = LexicalConfig(TOKENS, activation='relu')
-    return dataclasses.replace(new, top_k=vector.top_k or None)
+    entry = None
+    if vector.head is not None:
+        start = Start(
+            started, width, sides, _heads(started), _activation(started)
+        )
+        entry = CRITICS[vector.critic].decide(vector.head, start).written()
+    return {**fields, 'critics': {vector.critic: entry}}
 
 
 def _heads(started: Config | None) -> list[Mapping[str, Any]]:
     """Lists the settings of heads of masked words in --init."""
     rows = {} if started is None else started.rows
-    names = HEAD, *_beginning_as(HEAD)
+    names = BLANKS, *_beginning_as(BLANKS)
     return [rows[name].settings for name in names if name in rows]
 
 

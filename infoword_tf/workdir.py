@@ -15,12 +15,12 @@ from typing import Any, Self
 import numpy as np
 
 from infoword_tf import adapters, checkpoint, errors, files
-from infoword_tf.config import FILE, WEIGHTS, Config
+from infoword_tf.config import FILE, WEIGHTS, Config, RowConfig
+from infoword_tf.critics import CRITICS
 from infoword_tf.data.opened import digest_of
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
-from infoword_tf.objectives.critics import HEAD, scoring
 from infoword_tf.text.added import ADDED, with_added
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
@@ -199,8 +199,8 @@ class Workdir:
         other = _other_heads(self.config, model.config)
         old, new = self.weights, model.inherited
         old = old.where(lambda path: path.split('/')[0] not in other)
-        scorers = scoring(self.config.rows)
-        sources = {path: _source_path(path, old, scorers) for path in new}
+        rows = self.config.rows
+        sources = {path: _source_path(path, old, rows) for path in new}
         copies = {copy.weight.path for copy in model.copies}
         taken = {path for path in new if sources[path] in old}
         files.assign(
@@ -288,27 +288,25 @@ def write_tokenizer(folder: pathlib.Path, tokenizer: TextTokenizer) -> None:
 
 def _other_heads(old: Config, new: Config) -> set[str]:
     """Names the heads of critics that a run begins anew, as of other sizes."""
-    late = {x.late and x.late.dense for x in (old, new)}
-    lexical = {
-        x.lexical and (x.lexical.head, x.lexical.transform) for x in (old, new)
+    return {
+        name
+        for name, critic in CRITICS.items()
+        if not critic.fits(critic.of(old), critic.of(new))
     }
-    heads = {'late': late, 'lexical': lexical}
-    return {name for name, kinds in heads.items() if len(kinds) > 1}
 
 
 def _source_path(
-    path: str, old: Mapping[str, Any], scorers: Sequence[str]
+    path: str, old: Mapping[str, Any], rows: Mapping[str, RowConfig]
 ) -> str:
     """Finds the path of a weight in the workdir that a run starts from.
 
-    `scorers` are its rows that score a pair of texts.
+    `rows` are those of that workdir.
     """
     if path in old:
         return path
-    if path.startswith('lexical/'):  # the head of masked words, if any
-        path = path.replace('lexical', f'objectives/{HEAD}', 1)
-    if path.startswith('cross/') and scorers:
-        return path.replace('cross', f'objectives/{scorers[0]}', 1)
+    name = path.split('/')[0]
+    if name in CRITICS and (row := CRITICS[name].begins_as(rows)):
+        path = path.replace(name, f'objectives/{row}', 1)
     if path in old or not path.startswith('objectives/'):
         return path
     first, row, rest = path.split('/', 2)

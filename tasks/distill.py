@@ -54,7 +54,7 @@ from tasks import classify, embedding, finetune, glue, glue_layout, squad, tag
 from tasks.finetune import FinetuneChoices
 from tasks.student import start_of
 from tasks.task import SPLITS, Task
-from tasks.teacher import OF_TOKENS, PATIENCE, SOFT, Teacher
+from tasks.teacher import PATIENCE, Teacher
 
 NO_PATIENCE = 'none'
 # By --task; without it --train is a table.
@@ -112,7 +112,7 @@ class DistillChoices(
 
 def sum_of(row: str, alpha: float, beta: float) -> str:
     """Writes --objectives of a student: rows with weights."""
-    weights = {row: 1 - alpha, SOFT[row]: alpha, PATIENCE: beta}
+    weights = {row: 1 - alpha, TABLE[row].taught_by: alpha, PATIENCE: beta}
     return ','.join(
         f'{name}:{weight:g}'
         for name, weight in weights.items()
@@ -191,15 +191,15 @@ def add_outputs(
         teacher for held-out examples.
     """
     targets: dict[str, Any] = {}
-    fingerprints, soft = [prepared.labelled.fingerprint], SOFT[teacher.row]
+    row, fingerprints = TABLE[teacher.row], [prepared.labelled.fingerprint]
     for split in SPLITS:
         examples = getattr(prepared.labelled, split)
         scores, states = teacher.outputs(examples, layers)
-        learned = {soft: scores}
-        of_tokens = learned if teacher.row in OF_TOKENS else {}
+        learned = {row.taught_by: scores}
+        of_tokens = learned if row.of_tokens else {}
         of_texts = {} if of_tokens else learned
         counts = {
-            soft: teacher.task.soft_counts(scores),
+            row.taught_by: teacher.task.soft_counts(scores),
             PATIENCE: np.zeros(0, np.int64),
         }
         targets[split] = examples._replace(

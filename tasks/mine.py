@@ -35,7 +35,8 @@ import numpy as np
 from infoword_tf import commands, errors, files
 from infoword_tf import progress as shown
 from infoword_tf.choices import AUTO, DeviceChoices, TextChoices, again, flag
-from infoword_tf.config import COSINE, Config
+from infoword_tf.config import Config
+from infoword_tf.critics import CRITICS
 from infoword_tf.data import corpora, text_pairs
 from infoword_tf.evaluation import ranking, retrieval
 from infoword_tf.resolve import answering
@@ -305,12 +306,12 @@ def check(choices: MineChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
             commands.refuse(chosen, names, why)
     workdir = commands.result_folder(choices.workdir)
     config = Config.read(pathlib.Path(choices.init))
-    if config.critic != COSINE:
+    if not CRITICS[config.critic].has_vector:
         raise errors.UsageError(
             'mine_by_other_critic',
             f'--init={choices.init} compares by the critic {config.critic}, '
             'and texts are ranked by vectors here; name a model of the critic '
-            f'{COSINE}, such as the one that this one began with',
+            'cosine, such as the one that this one began with',
         )
     if choices.rescore:
         check_judge(choices.rescore)

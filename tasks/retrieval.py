@@ -52,21 +52,11 @@ import numpy as np
 
 from infoword_tf import commands, errors, files, lazy, progress
 from infoword_tf.choices import AUTO, DeviceChoices, again, flag
-from infoword_tf.config import (
-    COSINE,
-    CRITICS,
-    CROSS,
-    FILE,
-    LATE,
-    LEXICAL,
-    ROLES,
-    WEIGHTS,
-    Config,
-    read_exported,
-)
+from infoword_tf.config import FILE, ROLES, WEIGHTS, Config, read_exported
+from infoword_tf.critics import CRITICS, Critic
+from infoword_tf.critics.texts import Texts, Tokens, nbytes, restored
 from infoword_tf.data import tables
-from infoword_tf.evaluation import bm25, critics, ranking
-from infoword_tf.evaluation.critics import Texts, Tokens
+from infoword_tf.evaluation import bm25, ranking
 from infoword_tf.evaluation.retrieval import (
     BLOCK,
     DEPTH,
@@ -94,6 +84,7 @@ if TYPE_CHECKING:  # it imports TensorFlow
 
 RUN = 'run.trec'  # in the workdir
 BM25 = 'bm25'
+VECTORS = 'cosine'  # the critic whose texts are vectors
 RERANKED = 100  # documents of a query that a later stage compares
 
 
@@ -134,7 +125,7 @@ class RetrievalChoices(VectorChoices):
         'other texts: translations, say.')
     critic: str | None = flag(
         None, 'What compares a query with a document; by default what the '
-        'model was trained with.', choices=CRITICS)
+        'model was trained with.', choices=tuple(CRITICS))
     first: str | None = flag(
         None, 'What finds the documents that the model compares: bm25, a '
         'workdir or an export; by default all are compared.')
@@ -291,7 +282,7 @@ def vectors_of(
 
 def tell_critic(path: str, config: Config) -> None:
     """Prints that pooled states of another critic were not trained."""
-    if config.critic != COSINE:
+    if not CRITICS[config.critic].has_vector:
         print(
             f'{path} compares texts by the critic {config.critic}; its pooled '
             'states, which are measured here, were not trained as vectors of '
@@ -301,28 +292,23 @@ def tell_critic(path: str, config: Config) -> None:
 
 
 def encoder_of(
-    loaded: 'Loaded', critic: str = COSINE, **settings: Any
+    loaded: 'Loaded', critic: str = VECTORS, **settings: Any
 ) -> Encoder:
-    """Makes a workdir an `Encoder`; args as of `critics.encode`."""
+    """Makes a workdir an `Encoder`; args as of `Critic.encode`."""
 
     def encode(texts: list[str], role: str | None) -> Texts:
-        return critics.encode(loaded, critic, texts, role, **settings)
+        return CRITICS[critic].encode(loaded, texts, role, **settings)
 
     return encode
 
 
 def check_critic_dims(critic: str) -> None:
     """Raises ValueError if a critic compares no vectors."""
-    if critic in (LEXICAL, CROSS):
+    if not CRITICS[critic].has_dims:
         raise errors.InputError(
             'dims_without_vectors',
             f'--dims is of vectors, and the critic {critic} compares none',
         )
-
-
-def width_of(loaded: 'Loaded', critic: str) -> int:
-    """Returns the width of the vectors that a critic compares."""
-    return loaded.late.width if critic == LATE else loaded.vector_width()
 
 
 def check_dims(dims: int, width: int) -> None:
@@ -384,13 +370,12 @@ def exported(
     batch_size: int,
     dims: int | None = None,
     model: Any = None,
-    critic: str = COSINE,
+    critic: str = VECTORS,
 ) -> tuple[Encoder, str]:
     """Returns an encoder that calls an export, and the similarity.
 
-    Queries and passages go through the signatures of their prompts, if the
-    model has prompts, and through those of their role for `late` and `lexical`.
-    `model` is the export, if it is loaded already.
+    Queries and passages go through the signatures that the critic has for
+    their role. `model` is the export, if it is loaded already.
 
     Raises:
         FileNotFoundError: the folder holds no export.
@@ -400,22 +385,11 @@ def exported(
     config, _ = read_exported(folder)  # before TensorFlow is imported
     if model is None:
         model = lazy.tensorflow().saved_model.load(str(folder))
-    name = {LATE: 'embed_tokens', LEXICAL: 'embed_sparse'}.get(critic, 'embed')
-    signatures = {None: signature_of(folder, model, name)}
+    kind: type[Critic] = CRITICS[critic]
+    signatures = {None: signature_of(folder, model, kind.signature)}
     for role in ROLES:
-        prompt = config.prompt_for(role)
-        if critic != COSINE:
-            role_name = f'{name}_query' if role == 'query' else name
-        elif not prompt and config.prompt_text():
-            raise errors.InputError(
-                'export_prompts_alone',
-                f'{folder} puts the prompt {config.prompt!r} before every '
-                f'text, and has none for a {role}; export it again from '
-                'weights that have one, be it empty',
-            )
-        else:
-            role_name = f'embed_{prompt}' if prompt else 'embed'
-        signatures[role] = signature_of(folder, model, role_name)
+        name = kind.signature_of(config, role, folder)
+        signatures[role] = signature_of(folder, model, name)
     if dims is not None:
         check_critic_dims(critic)
         outputs = signatures[None].structured_outputs
@@ -430,39 +404,12 @@ def exported(
             outputs = signatures[role](texts=tensors[0])
             encoded.append({k: v.numpy() for k, v in outputs.items()})
             order += places
-        vectors = _joined(encoded, critic, config)[np.argsort(order)[place]]
-        if critic == LATE and role == 'query' and config.late.mean:
-            vectors = critics.averaged(vectors)
+        vectors = kind.joined(encoded, config, role)[np.argsort(order)[place]]
         if dims is None:
             return vectors
         return first_numbers(vectors, dims, config.normalize)
 
     return embed, config.similarity
-
-
-def _joined(
-    batches: Sequence[Mapping[str, np.ndarray]], critic: str, config: Config
-) -> Texts:
-    """Joins outputs of the signatures of a critic."""
-    if critic == COSINE:
-        return np.concatenate([x['embeddings'] for x in batches])
-    texts = [
-        line[:count]
-        for outputs in batches
-        for line, count in zip(_lines(outputs), outputs['count'], strict=True)
-    ]
-    tokens = Tokens.of(texts)
-    if critic == LATE:
-        return tokens
-    return tokens.weights(config.encoder.arguments['vocab_size'])
-
-
-def _lines(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns numbers [B, T, W] of `embed_tokens` or `embed_sparse`."""
-    if 'embeddings' in outputs:
-        return outputs['embeddings']
-    ids = outputs['ids'].astype(np.float32)
-    return np.stack([ids, outputs['weights']], axis=2)
 
 
 def exported_rate(folder: pathlib.Path, batch_size: int) -> Rate:
@@ -485,7 +432,7 @@ def exported_scores(
 ) -> Callable[[str, list[str]], np.ndarray]:
     """Returns scores of texts for a query, by an export of any critic."""
     config, _ = read_exported(folder)
-    if config.critic == CROSS:
+    if CRITICS[config.critic].of_pairs:
         rate = exported_rate(folder, batch_size)
         return lambda query, texts: rate([query] * len(texts), texts)
     encode, similarity = exported(folder, batch_size, critic=config.critic)
@@ -555,7 +502,7 @@ def by_vectors(
                 end = done + len(numbers)
                 if store is not None and end <= store.rows:
                     encoded = store.read(done, end)
-                    encoded = critics.restored(encoded, queries)
+                    encoded = restored(encoded, queries)
                 else:
                     if chosen is not None and store is None:
                         is_read = [
@@ -569,7 +516,7 @@ def by_vectors(
                         store.append(encoded)
                 done = end
                 if texts:
-                    costs.count(encoded.shape[0], critics.nbytes(encoded))
+                    costs.count(encoded.shape[0], nbytes(encoded))
                     yield task.with_copies(numbers, encoded)
                 bar.update(len(numbers))
 
@@ -588,7 +535,7 @@ def open_vectors(
     """Opens or creates the file of a task's documents, encoded for a critic.
 
     `name` is the encoder's; `key` all else that what it makes depends on, with
-    `critic` if that is not `cosine`.
+    `critic` if texts are no vectors.
     """
     key |= {
         'documents': task.fingerprint,
@@ -598,7 +545,7 @@ def open_vectors(
     text = json.dumps(key, sort_keys=True)
     digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
-    return file_of(folder / f'{name}-{digest}.npy', key.get('critic', COSINE))
+    return file_of(folder / f'{name}-{digest}.npy', key.get('critic', VECTORS))
 
 
 def by_words(task: RetrievalTask, costs: Costs | None = None) -> Rankings:
@@ -833,8 +780,8 @@ class Stage(NamedTuple):
 
     Attributes:
         critic: in CRITICS.
-        encode, similarity: of all critics but `cross`.
-        rate: of pairs, of `cross`.
+        encode, similarity: of critics that encode each text by itself.
+        rate: of critics of pairs.
         source: its files, arguments of `digest`.
         key: what else its vectors depend on.
     """
@@ -851,14 +798,13 @@ def stage_of_export(choices: RetrievalChoices, folder: pathlib.Path) -> Stage:
     """Opens an export."""
     config, _ = read_exported(folder)
     critic = choices.critic or config.critic
-    if critic == CROSS:
+    if CRITICS[critic].of_pairs:
         if choices.dims is not None:
             check_critic_dims(critic)
         rate = exported_rate(folder, choices.batch_size)
         return Stage(critic, None, '', rate)
-    more = () if critic == COSINE else (None, critic)
     encode, similarity = exported(
-        folder, choices.batch_size, choices.dims, *more
+        folder, choices.batch_size, choices.dims, critic=critic
     )
     key = _key(choices, critic)
     return Stage(critic, encode, similarity, None, [folder], key)
@@ -867,7 +813,7 @@ def stage_of_export(choices: RetrievalChoices, folder: pathlib.Path) -> Stage:
 def _key(choices: RetrievalChoices, critic: str) -> dict[str, Any]:
     """Returns the choices that vectors and weights of a critic depend on."""
     key = {'dims': choices.dims, 'batch_size': choices.batch_size}
-    return key | ({'critic': critic} if critic in (LATE, LEXICAL) else {})
+    return key | ({} if CRITICS[critic].has_vector else {'critic': critic})
 
 
 def stage_of(
@@ -878,21 +824,21 @@ def stage_of(
 ) -> Stage:
     """Returns a loaded workdir as a stage."""
     critic, config = choices.critic or loaded.config.critic, loaded.config
+    kind = CRITICS[critic]
     if choices.dims is not None:
         check_critic_dims(critic)
-    if critic == CROSS:
+    if kind.of_pairs:
         rate = functools.partial(
             loaded.score_pairs, batch_size=choices.batch_size
         )
         return Stage(critic, None, '', rate)
     settings = {'batch_size': choices.batch_size, 'progress': False}
     if choices.dims is not None:
-        check_dims(choices.dims, width_of(loaded, critic))
-    if critic != LEXICAL:
+        check_dims(choices.dims, kind.width_in(loaded))
+    if kind.has_dims:
         settings['dims'] = choices.dims
-    if critic in (LATE, LEXICAL):
-        settings['critic'] = critic
-    encode, key = encoder_of(loaded, **settings), key | _key(choices, critic)
+    encode = encoder_of(loaded, critic, **settings)
+    key = key | _key(choices, critic)
     return Stage(critic, encode, config.similarity, None, source, key)
 
 
@@ -918,7 +864,7 @@ def search_all(
             'first_stage', 'model', 'reranked'
         )
         taken = Costs(len(task.queries) if timed else 0)
-        if stage.critic == CROSS:
+        if CRITICS[stage.critic].of_pairs:
             if chosen is None:
                 raise errors.UsageError(
                     'cross_without_candidates',
@@ -1010,13 +956,13 @@ def _baselines(
     if seed is None:
         seed = loaded.config.run.get('seed', 0)
     fresh, results = loaded.untrained(seed), {}
-    if stage.critic != CROSS:
+    if not CRITICS[stage.critic].of_pairs:
         untrained = stage_of(
             choices, fresh, stage.source, **stage.key, seed=seed
         )
         results['untrained'] = search('untrained', untrained, before)
     for name, of in ('untrained_embeddings', fresh), ('embeddings', loaded):
-        mean = Stage(COSINE, mean_of_embeddings(of), 'cosine', None)
+        mean = Stage(VECTORS, mean_of_embeddings(of), 'cosine', None)
         results[name] = search(name, mean)
     return results
 

@@ -23,6 +23,7 @@ import numpy as np
 from infoword_tf import errors, files, progress
 from infoword_tf.config import WEIGHTS, TeacherConfig
 from infoword_tf.data import opened
+from infoword_tf.objectives import TABLE
 from infoword_tf.resolve import answering
 from tasks.task import ANY_TABLE, Task
 
@@ -33,13 +34,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1024  # examples of a file
 BATCH = 32  # examples that are computed together
-OF_TOKENS = 'span', 'tag'  # rows with scores of each token
 PATIENCE = 'patience'  # the row that learns a teacher's states
-# By row, the one that learns a teacher's scores.
-SOFT = {
-    'label': 'soft', 'score': 'soft_score', 'span': 'soft_span',
-    'tag': 'soft_tag',
-}  # fmt: skip
 
 
 def chunks_of(
@@ -246,7 +241,7 @@ class Teacher:
         for path, numbers in chunks:
             chunk = files.read_tensor(path, 'scores')
             where, count = numbers, len(order)
-            if self.row in OF_TOKENS:
+            if TABLE[self.row].of_tokens:
                 where = examples.tokens_of(numbers)
                 count = len(examples.ids)
             if scores is None:
@@ -274,7 +269,7 @@ class Teacher:
             view = self.view(examples, numbers[begin : begin + BATCH])
             batch = self._graph(flatten({'examples': view}))
             batch = {name: x.numpy() for name, x in batch.items()}
-            if self.row in OF_TOKENS:
+            if TABLE[self.row].of_tokens:
                 batch['scores'] = batch['scores'][view.block_ids == 0]
             outputs.append(batch)
         return {

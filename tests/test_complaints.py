@@ -199,7 +199,7 @@ LINES = (
      '--pairs=$a.csv --simcse.critic=cross', 'discriminator_without_vector',
      '--simcse.critic=cross'),
     ('no_negatives', 'train JUDGED --soft_margin.teacher=$run '
-     '--pair_columns=first,second', 'no_negatives_to_judge', 'tasks.mine'),
+     '--pair_columns=anchor,positive', 'no_negatives_to_judge', 'tasks.mine'),
     ('no_reranker', 'train JUDGED', 'no_reranker', '--soft_margin.teacher'),
     ('teacher_alone', 'train --objectives=simcse:0,soft_margin:1 '
      '--soft_margin.teacher=nowhere', 'guide_without_pairs',

@@ -9,19 +9,19 @@ from infoword_tf.config import (
     EXPORTED,
     AdapterConfig,
     Config,
-    CrossConfig,
     DenseConfig,
     EncoderConfig,
     FlowConfig,
-    LateConfig,
     Layout,
-    LexicalConfig,
     RowConfig,
     TaskConfig,
     TeacherConfig,
     TokenizerConfig,
     read_exported,
 )
+from infoword_tf.critics.cross import CrossConfig
+from infoword_tf.critics.late import LateConfig, LateCritic
+from infoword_tf.critics.lexical import LexicalConfig
 from infoword_tf.encoders import ENCODERS
 from tests import places
 from tests.refused import refused
@@ -37,10 +37,11 @@ WHOLE = {
     'pooling': 'cls', 'similarity': 'dot', 'dense': (
         DenseConfig(4, 'tanh', False), FlowConfig(4, 2, 1, 8, 'reversal')),
     'dims': 3, 'normalize': True, 'prompts': {'query': 'q'}, 'prompt': 'query',
-    'critic': 'late', 'late': LateConfig(
-        (DenseConfig(4, 'identity'),), True, True, (',',), False, True),
-    'lexical': LexicalConfig('token', True, 'relu', 5),
-    'cross': CrossConfig('tanh'), 'query_length': 8, 'passage_length': 16,
+    'critics': {'late': LateConfig(
+        (DenseConfig(4, 'identity'),), True, True, (',',), False, True,
+    ).written(), 'lexical': LexicalConfig('token', True, 'relu', 5).written(),
+        'cross': CrossConfig('tanh').written()},
+    'query_length': 8, 'passage_length': 16,
     'labels': ('a', 'b'), 'null_threshold': 0.5, 'task': TaskConfig(
         'classify', 'label', True, ('f1',), {'train': 'a'}, {'train': 3}),
     'teacher': TeacherConfig('t', 'd', 2, 9, 'f1', 0.5),
@@ -79,11 +80,11 @@ class Version2Test(parameterized.TestCase):
             {'activation': expected, 'clamp': None, 'label.pooler': 'tanh'},
         )
         self.assertEqual(actual.rows['label'].settings, {'pooler': 'tanh'})
-        self.assertEqual(actual.to_json()['version'], 3)
+        self.assertEqual(actual.to_json()['version'], 4)
         self.assertEqual(Config.from_json(actual.to_json()), actual)
         ENCODERS[name](**actual.encoder.arguments)
 
-    @parameterized.parameters(1, 4, None, '2')
+    @parameterized.parameters(1, 5, None, '2')
     def test_other_versions(self, version):
         values = version_2('transformer', {}, None) | {'version': version}
         with refused('config_of_other_version', f'version {version}'):
@@ -92,8 +93,39 @@ class Version2Test(parameterized.TestCase):
     def test_without_an_encoder(self):
         values = version_2('transformer', {}, None)
         del values['encoder']['arguments']
-        with refused('broken_config', 'version 3'):
+        with refused('broken_config', 'version 4'):
             Config.from_json(values)
+
+
+class Version3Test(parameterized.TestCase):
+    """Had a field for the head of each critic."""
+
+    @parameterized.parameters(
+        ({}, {'cosine': None}),
+        ({'critic': 'cosine', 'late': None, 'cross': None}, {'cosine': None}),
+        ({'critic': 'cross', 'cross': None}, {'cross': None}),
+        ({'critic': 'cross', 'cross': {'pooler': 'tanh'}},
+         {'cross': {'pooler': 'tanh'}}),
+        ({'critic': 'lexical', 'lexical': {'head': 'tokens'}, 'late': None},
+         {'lexical': {'head': 'tokens'}}),
+        ({'critic': 'cosine', 'lexical': {'top_k': 3}, 'late': {'dense': []}},
+         {'cosine': None, 'late': {'dense': []}, 'lexical': {'top_k': 3}}),
+    )  # fmt: skip
+    def test_critics(self, fields, expected):
+        values = version_2('lookup', {'width': 8}, None)
+        actual = Config.from_json({**values, 'version': 3, **fields})
+        self.assertEqual([*actual.critics.items()], [*expected.items()])
+        self.assertEqual(actual.critic, next(iter(expected)))
+        self.assertEqual(Config.from_json(actual.to_json()), actual)
+
+    def test_an_entry_says_what_it_does_not_have(self):
+        dense = [{'width': 4, 'activation': 'tanh', 'bias': True}]
+        values = version_2('lookup', {'width': 8}, None)
+        values |= {'version': 3, 'critic': 'late', 'late': {'dense': dense}}
+        self.assertEqual(
+            LateCritic.of(Config.from_json(values)),
+            LateConfig((DenseConfig(4, 'tanh'),)),
+        )
 
 
 class ConfigFilesTest(places.Folder, absltest.TestCase):

@@ -3,6 +3,7 @@
 import ast
 import functools
 import graphlib
+import itertools
 import os
 import pathlib
 import re
@@ -11,6 +12,7 @@ import sys
 
 from absl.testing import parameterized
 
+from infoword_tf.critics import CRITICS
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import TABLE
 from tests import language
@@ -28,8 +30,9 @@ DIRECTIONS = {
     'notebooks': {'export', 'tasks', 'infoword_tf'},
     'tests': {'benchmarks', 'export', 'tasks', 'infoword_tf'},
 }
-MASKED = ('layers', 'encoders', 'objectives')  # where scores are masked
-FREE = ('layers', 'encoders', 'objectives', 'views', 'model.py',
+# Where scores are masked.
+MASKED = ('layers', 'encoders', 'critics', 'objectives')
+FREE = ('layers', 'encoders', 'critics', 'objectives', 'views', 'model.py',
         'resolve.py', 'plan.py', 'config.py', 'settings.py', 'pictures.py',
         'sizes.py')  # fmt: skip
 DANGEROUS = ('pickle', 'cPickle', 'cloudpickle', 'dill', 'joblib', 'marshal',
@@ -138,6 +141,28 @@ def refusals(tree):
                 yield node.lineno, literal[1] if literal else passed
 
 
+def names_compared(tree, names):
+    """Lines where a critic's name is compared, as `critic == 'late'`.
+
+    A literal that is one of `names`, or that name in capitals; `cosine`, which
+    is a similarity too, only of what is called a critic.
+    """
+    constants = {name.upper() for name in names}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Compare):
+            continue
+        sides, is_compared = [node.left, *node.comparators], False
+        for side in itertools.chain(*(getattr(x, 'elts', [x]) for x in sides)):
+            literal = getattr(side, 'value', None)
+            name = getattr(side, 'attr', getattr(side, 'id', None))
+            is_compared |= name in constants or (
+                isinstance(literal, str) and literal in names
+            )
+        text = ast.unparse(node)
+        if is_compared and ('critic' in text or 'cosine' not in text):
+            yield node.lineno
+
+
 def words(tree, names):
     """Strings, and names of keyword arguments, that are among the names."""
     for node in ast.walk(tree):
@@ -221,6 +246,29 @@ class HouseTest(parameterized.TestCase):
             actual[room] = actual.get(room, set()) | expected - {room}
         self.assertIn('model', actual['training'])
         graphlib.TopologicalSorter(actual).prepare()  # complains of a circle
+
+    def test_nothing_asks_which_critic_it_is(self):
+        """What differs by critic stands in its file."""
+        places = [
+            f'{file.relative_to(ROOT)}:{line}'
+            for file in sources('infoword_tf', 'tasks', 'export', 'benchmarks')
+            if file.parent.name != 'critics'
+            for line in names_compared(parsed(file), [*CRITICS])
+        ]
+        self.assertLessEqual(len(places), 10, places)
+
+    @parameterized.parameters(
+        ("x = settings['critic'] == 'late'", True),
+        ("if critic in ('late', LEXICAL): pass", True),
+        ('if config.CROSS != x: pass', True),
+        ("x = self.critic != 'cosine'", True),
+        ("x = similarity == 'cosine'", False),
+        ("x = {'late': 1}", False),
+        ("x = name == 'later'", False),
+    )
+    def test_what_compares_a_critic(self, code, expected):
+        lines = [*names_compared(ast.parse(code), [*CRITICS])]
+        self.assertEqual(bool(lines), expected)
 
     @parameterized.parameters('tasks', 'export', 'benchmarks')
     def test_only_commands_define_flags(self, folder):
@@ -321,6 +369,10 @@ class HouseTest(parameterized.TestCase):
             'text/layout.py': {'gpt'},  # a layout
             'views/__init__.py': {'overlap'},  # a view
             'views/overlap.py': {'overlap'},
+            # Rows whose weights heads begin with; below the table.
+            'critics/cross.py': {'label', 'score'},
+            'critics/lexical.py': {'mlm'},
+            'critics/critic.py': {'embed'},  # a signature
             # Words of tables, of answers, of other libraries' calls and files.
             'data/labelling.py': {'label'},
             'evaluation/sts.py': {'score'},

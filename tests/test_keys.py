@@ -25,7 +25,6 @@ from infoword_tf import files, prepare
 from infoword_tf.choices import RunChoices, TextChoices, flags_of
 from infoword_tf.config import (
     AdapterConfig,
-    CrossConfig,
     DenseConfig,
     EncoderConfig,
     RowConfig,
@@ -341,7 +340,7 @@ KEYS = {
     'guide.Guide._key of a judge': Key(of_judge, {
         'weights': ('0', '1'), 'texts': (_TWO, (('a', 'b'), ('c', 'e'))),
         'prompts': ({}, {'query': 'q '}), 'query_length': (None, 8),
-        'cross': (None, CrossConfig()),
+        'critics': ({'cross': None}, {'cross': {'pooler': 'none'}}),
         'rows': ({}, {'label': RowConfig(1.0, {})}),
         **_CONFIG,
     }, _FREE),

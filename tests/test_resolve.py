@@ -12,7 +12,8 @@ from absl.testing import parameterized
 from infoword_tf import commands
 from infoword_tf import resolve as resolving
 from infoword_tf.choices import RunChoices
-from infoword_tf.config import Config, DenseConfig, LateConfig
+from infoword_tf.config import Config, DenseConfig
+from infoword_tf.critics.late import LateConfig
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import (
     SUMS,
@@ -436,10 +437,10 @@ class DefaultsTest(parameterized.TestCase):
     def test_the_sides_of_pairs_are_those_of_init(self, name, chosen, expected):
         prompts = {'query': '[Q] ', 'document': '[D] '}
         started = config_of('mlm').replace(
-            critic='late', query_length=24, passage_length=90, prompts=prompts,
-            late=LateConfig(
+            query_length=24, passage_length=90, prompts=prompts,
+            critics={'late': LateConfig(
                 (DenseConfig(8, 'identity'),), expand=True, attend=True
-            ),
+            ).written()},
         )  # fmt: skip
         settings = {'sentences.pairs': 2, **chosen}
         actual = resolve(
@@ -457,12 +458,13 @@ class DefaultsTest(parameterized.TestCase):
         )
         if expected[0] == 'late':
             self.assertEqual(fields['query_length'], expected[1])
-            self.assertEqual(fields['late'].expand, expected[3])
-            self.assertEqual(fields['late'].attend, expected[4])
+            late = fields['critics']['late']
+            self.assertEqual((late['expand'], late['attend']), expected[3:5])
 
     def test_queries_without_a_length_are_padded_to_that_of_any_text(self):
         late = LateConfig((DenseConfig(8, 'identity'),), expand=True)
-        started = config_of('mlm', seq_len=40).replace(critic='late', late=late)
+        started = config_of('mlm', seq_len=40)
+        started = started.replace(critics={'late': late.written()})
         for seq_len, expected in (64, 40), (32, 32):
             choices = ModelChoices(
                 'pairs', seq_len=seq_len, settings={'sentences.pairs': 2}
@@ -502,8 +504,8 @@ class DefaultsTest(parameterized.TestCase):
                 self.assertEqual(actual['transform_activation'], expected)
         settings = {'simcse.critic': 'lexical', 'sentences.pairs': 2}
         choices = ModelChoices('simcse', settings=settings)
-        lexical = resolve(choices, started).config(V).lexical
-        self.assertEqual(lexical.transform_activation, 'relu')
+        [lexical] = resolve(choices, started).config(V).critics.values()
+        self.assertEqual(lexical['transform_activation'], 'relu')
 
     @parameterized.parameters(
         # Without the transform there is no bias that makes weights 0.

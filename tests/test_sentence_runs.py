@@ -27,7 +27,7 @@ def write_pairs(path, wrong=True):
     actual = [s for s in actual if len(s) > 1][:240]
     with open(path, 'w', newline='', encoding='utf-8') as file:
         writer = csv.writer(file)
-        writer.writerow(['first', 'second', 'other'][: 2 + wrong])
+        writer.writerow(['anchor', 'positive', 'negative'][: 2 + wrong])
         for i, s in enumerate(actual):
             others = [actual[i - 7][0] if i % 3 else ''] * wrong
             writer.writerow([s[0], s[1], *others])
@@ -130,7 +130,7 @@ class PairsTest(absltest.TestCase):
         self.assertRegex(shown, r'\d+ and \d+ examples to train on, a text of')
         self.assertNotIn('random weights', shown)
         self.assertIn(
-            'a.csv: a is first, b second, negatives other\n', shown
+            'a.csv: a is anchor, b positive, negatives negative\n', shown
         )
         loaded, actual = vectors_of(folder / 'w')
         (layer,) = loaded.config.dense
@@ -145,7 +145,7 @@ class PairsTest(absltest.TestCase):
         np.testing.assert_allclose(actual[1], expected, atol=1e-5)
         shown = run_here(
             folder / 'again', f'--init={folder}/w', '--objectives=simcse',
-            f'--pairs={FOLDER}/a.csv', '--pair_columns=second,first',
+            f'--pairs={FOLDER}/a.csv', '--pair_columns=positive,anchor',
             '--simcse.pooling=mean', '--steps=1',
         )  # fmt: skip
         self.assertIn('taken dense_0, encoder and the tokenizer', shown)
@@ -191,7 +191,7 @@ class PairsTest(absltest.TestCase):
         )  # fmt: skip
         config = Config.read(folder / 'pairs')
         self.assertEqual(config.critic, 'late')
-        self.assertEqual(config.late, Config.read(folder / 'ict').late)
+        self.assertEqual(config.critics, Config.read(folder / 'ict').critics)
 
     def test_a_reranker_and_a_student_of_another_critic(self):
         """Whose head is drawn anew where it goes on with another width."""
@@ -220,10 +220,10 @@ class PairsTest(absltest.TestCase):
         self.assertEqual(
             config.prompts, {'query': '[UNK]', 'document': '[MASK]'}
         )
-        self.assertTrue(config.late.expand)
+        self.assertTrue(config.critics['late']['expand'])
         with refused('no_score_of_pairs', '--simcse.critic=cross'):
             infoword_tf.load(folder / 'late').score_pairs(*texts[:2])
-        self.assertEqual(config.late.dense[-1].width, 8)
+        self.assertEqual(config.critics['late']['dense'][-1]['width'], 8)
         run_here(
             folder / 'wide', *pairs, '--objectives=simcse',
             '--simcse.critic=late', '--simcse.token_width=12',

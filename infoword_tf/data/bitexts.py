@@ -48,7 +48,7 @@ class BitextFile(NamedTuple):
         """
         languages = self.languages
         if len(self.paths) == 2:
-            texts = [list(map(_single, readers.lines(x))) for x in self.paths]
+            texts = [[*map(_join_words, readers.lines(x))] for x in self.paths]
             check_aligned(self.paths, texts)
         else:
             texts = _columns(self.paths[0])
@@ -72,7 +72,7 @@ def no_order(path: pathlib.Path, languages: Languages) -> errors.InputError:
     )
 
 
-def _single(text: str) -> str:
+def _join_words(text: str) -> str:
     """Makes white space single spaces."""
     return ' '.join(text.split())
 
@@ -126,7 +126,7 @@ def _columns(path: pathlib.Path) -> list[list[str]]:
                 'tab and its translation',
             )
         for column, cell in zip(texts, cells, strict=False):
-            column.append(_single(cell))
+            column.append(_join_words(cell))
     return texts
 
 

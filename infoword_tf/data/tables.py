@@ -347,20 +347,22 @@ def column_of(table: Table, name: str) -> int:
     return table.names.index(name)
 
 
+def is_name(cell: str) -> bool:
+    """Tells whether a cell may name a column: no number, and a few words."""
+    is_number = cell.strip('+-.,0123456789') == ''
+    return 0 < len(cell.split()) <= _WORDS and not is_number
+
+
 def lacks_names(table: Table) -> bool:
     """Tells whether the first line reads like an example, not like names.
 
     A cell is empty, a number or a text, or stands in its column again.
     """
 
-    def is_no_name(cell: str) -> bool:
-        words = len(cell.split())
-        return not words or words > _WORDS or cell.strip('+-.,0123456789') == ''
-
     if not table.is_headed:
         return False
     lines = (cells for _, cells in itertools.islice(table.rows, _NEXT))
-    return any(map(is_no_name, table.names)) or any(
+    return not all(map(is_name, table.names)) or any(
         name == cell
         for cells in lines
         for name, cell in zip(table.names, cells, strict=True)

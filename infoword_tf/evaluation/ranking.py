@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from infoword_tf import errors
-from infoword_tf.evaluation.critics import (
+from infoword_tf.critics.texts import (
     Texts,
     Tokens,
     late_scores,
@@ -125,7 +125,7 @@ def search(
     """Compares every query with every document.
 
     Args:
-        queries: Q texts of a critic, see critics.py.
+        queries: Q texts of a critic, see critics/texts.py.
         blocks: of (numbers [C], C texts of the same critic), held one at a
             time.
         top_k: k.

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from infoword_tf import errors
+from infoword_tf.critics.texts import Texts
 from infoword_tf.data import readers, tables
 from infoword_tf.evaluation import ranking
-from infoword_tf.evaluation.critics import Texts
 
 DEPTH = 1000  # documents of a ranking, as in BEIR
 EXACT = 10_000  # documents at most whose vectors of tokens are all compared

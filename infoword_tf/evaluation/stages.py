@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import progress
-from infoword_tf.evaluation import critics, ranking
+from infoword_tf.critics.texts import Texts
+from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation.retrieval import Rankings, RetrievalTask
 from infoword_tf.text import strings
 
@@ -29,7 +30,7 @@ class Costs:
         self.seconds = np.zeros(min(queries, TIMED))
         self._texts = self._bytes = self._encoded = self._encoding = 0
 
-    def encode(self, encode: Any, texts: Sequence[str]) -> critics.Texts:
+    def encode(self, encode: Any, texts: Sequence[str]) -> Texts:
         """Encodes documents."""
         if len(self.seconds) and not self._encoded:
             encode(texts[:WARM], 'passage')

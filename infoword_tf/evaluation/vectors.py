@@ -10,15 +10,15 @@ from typing import BinaryIO
 import numpy as np
 
 from infoword_tf import errors, files, progress
-from infoword_tf.config import COSINE
-from infoword_tf.evaluation import ranking
-from infoword_tf.evaluation.critics import (
+from infoword_tf.critics import CRITICS
+from infoword_tf.critics.texts import (
     Texts,
     Tokens,
     flat,
     numbers_of,
     restored,
 )
+from infoword_tf.evaluation import ranking
 
 BLOCK = 1024  # texts of `EncodedTexts` that are encoded and written at once
 
@@ -115,14 +115,15 @@ class TokenFile:
         self._count(sizes)
 
     def read(self, begin: int, end: int) -> Tokens:
-        """Returns a part, memory-mapped; see `critics.restored`."""
+        """Returns a part, memory-mapped; see `restored` of critics/texts.py."""
         ends = self._ends[begin : end + 1]
         return Tokens(self._tokens.read(ends[0], ends[-1]), np.diff(ends))
 
 
 def file_of(path: pathlib.Path, critic: str) -> VectorFile | TokenFile:
     """Opens or makes the file of texts of a critic."""
-    return (VectorFile if critic == COSINE else TokenFile)(path)
+    kind = VectorFile if CRITICS[critic].has_vector else TokenFile
+    return kind(path)
 
 
 class EncodedTexts:

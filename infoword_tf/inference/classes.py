@@ -12,8 +12,9 @@ import tensorflow as tf
 from keras import ops
 
 from infoword_tf import errors
-from infoword_tf.inference.states import Predictor, cls_places, real_places
+from infoword_tf.inference.states import Predictor, cls_places
 from infoword_tf.layers.block import take
+from infoword_tf.layers.pooling import real_places
 from infoword_tf.objectives.label import Head
 from infoword_tf.text import strings
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf.inference.states import Predictor, last_places
+from infoword_tf.inference.states import Predictor
+from infoword_tf.layers.pooling import last_places
 from infoword_tf.objectives.lm import VIEW
 from infoword_tf.text import strings
 from infoword_tf.text.template import padded

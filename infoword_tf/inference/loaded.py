@@ -20,13 +20,15 @@ from operator import attrgetter
 from typing import Any
 
 from infoword_tf.config import Config
+from infoword_tf.critics import CRITICS, Critic
+from infoword_tf.critics.late import LateVectors
+from infoword_tf.critics.lexical import LexicalWeights
 from infoword_tf.inference import variants
+from infoword_tf.inference.batches import RolePredictor
 from infoword_tf.inference.blanks import Blanks
 from infoword_tf.inference.classes import Classes
 from infoword_tf.inference.continuation import Continuation
-from infoword_tf.inference.cross import Cross
-from infoword_tf.inference.late import LateVectors
-from infoword_tf.inference.lexical import LexicalWeights
+from infoword_tf.inference.pair_scores import PairScores
 from infoword_tf.inference.reader import Reader
 from infoword_tf.inference.states import States
 from infoword_tf.inference.tagger import Tagger
@@ -47,6 +49,14 @@ def _of(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+@functools.cache
+def _answer(critic: type[Critic]) -> type[RolePredictor]:
+    """Makes the class of answers of a critic that encodes texts of a role."""
+    methods = critic.answer()
+    names = {'__module__': methods.__module__, '__doc__': methods.__doc__}
+    return type(methods.__name__, (methods, RolePredictor), names)
+
+
 def _variant(make: Callable[..., Workdir]) -> Callable[..., 'Loaded']:
     """Makes a method of `Loaded` that returns a variant of the workdir."""
 
@@ -63,8 +73,10 @@ class Loaded:
     Attributes:
         workdir: the model, its tokenizer and config.
         states: ids to states, which all answers are computed from.
-        vectors, late, lexical, blanks, continuation, classes, cross, reader,
-            tagger: the answers.
+        vectors, blanks, continuation, classes, cross, reader, tagger: the
+            answers.
+        by_critic: by name, the answers of critics that encode texts of a role,
+            which are attributes, too: `late`, `lexical`.
     """
 
     def __init__(self, workdir: Workdir):
@@ -74,8 +86,13 @@ class Loaded:
         self.vectors, self.blanks = Vectors(states), Blanks(states)
         self.continuation = Continuation(states)
         self.classes, self.reader = Classes(states), Reader(states)
-        self.tagger, self.cross = Tagger(states), Cross(states)
-        self.late, self.lexical = LateVectors(states), LexicalWeights(states)
+        self.tagger, self.cross = Tagger(states), PairScores(states)
+        self.by_critic = {
+            name: _answer(critic)(states)
+            for name, critic in CRITICS.items()
+            if critic.answer() is not None
+        }
+        vars(self).update(self.by_critic)
 
     # ------------------------------------------------------------- answers
 
@@ -103,7 +120,7 @@ class Loaded:
     class_scores = _of('classes', Classes.class_scores)
     choose = _of('classes', Classes.choose)
     rate = _of('classes', Classes.rate)
-    score_pairs = _of('cross', Cross.score_pairs)
+    score_pairs = _of('cross', PairScores.score_pairs)
     answer = _of('reader', Reader.answer)
     tag = _of('tagger', Tagger.tag)
     tag_words = _of('tagger', Tagger.tag_words)

@@ -11,6 +11,7 @@ from infoword_tf import errors
 from infoword_tf.config import Config
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.layers.block import take
+from infoword_tf.layers.pooling import last_places, real_places
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.row import ANSWERS
 from infoword_tf.resolve import answering
@@ -272,16 +273,6 @@ def segments_of(
             else ops.where(last, segment_ids, inside)
         )
     return segment_ids
-
-
-def real_places(ids: Tensor, lengths: Tensor) -> Tensor:
-    """Returns which places of ids [B, T] are no padding, [B, T] bool."""
-    return ops.less_equal(_column(ids), last_places(lengths))
-
-
-def last_places(lengths: Tensor) -> Tensor:
-    """Returns the last place of each sequence, [B, 1] int32."""
-    return ops.convert_to_tensor(lengths, dtype='int32')[:, None] - 1
 
 
 def cls_places(template: Template, ids: Tensor, lengths: Tensor) -> Tensor:

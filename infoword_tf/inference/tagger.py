@@ -15,8 +15,9 @@ from keras import ops
 
 from infoword_tf.inference import context_windows
 from infoword_tf.inference.answers import NOWHERE
-from infoword_tf.inference.states import Predictor, real_places
+from infoword_tf.inference.states import Predictor
 from infoword_tf.layers.crf import chains_of
+from infoword_tf.layers.pooling import real_places
 from infoword_tf.objectives.tag import ALL, Tags
 from infoword_tf.text import characters, strings, tags, words
 from infoword_tf.text.template import Template, padded

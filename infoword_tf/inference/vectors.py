@@ -18,7 +18,7 @@ import tensorflow as tf
 from keras import ops
 
 from infoword_tf import errors
-from infoword_tf.config import COSINE
+from infoword_tf.critics import Critic
 from infoword_tf.inference import variants
 from infoword_tf.inference.batches import (
     ID_SPECS,
@@ -31,12 +31,16 @@ from infoword_tf.inference.states import (
     States,
     cls_places,
     end_places,
-    real_places,
 )
 from infoword_tf.inference.wordvectors import WordVectors
 from infoword_tf.layers.block import take
-from infoword_tf.layers.pooling import LAYERS, LEARNED, POOLINGS, unit
-from infoword_tf.objectives.contrast import SentenceContrast
+from infoword_tf.layers.pooling import (
+    LAYERS,
+    LEARNED,
+    POOLINGS,
+    real_places,
+    unit,
+)
 from infoword_tf.text import strings
 
 Tensor = Any
@@ -153,7 +157,7 @@ class Vectors(BatchPredictor):
         self, ids: Tensor, lengths: Tensor, pooling: str
     ) -> Tensor | None:
         """Returns the one place [B, 1] that a pooling reads, or None: all."""
-        self._pooling_row(pooling)  # complains of an unknown pooling
+        self._pooling_critic(pooling)  # complains of an unknown pooling
         if POOLINGS[pooling] is not None:
             return None
         if pooling == 'cls':
@@ -164,7 +168,7 @@ class Vectors(BatchPredictor):
         self, ids: Tensor, lengths: Tensor, states: Tensor, pooling: str
     ) -> Tensor:
         """Pools states, [B, T, D] or of `_places` [B, 1, D], into vectors."""
-        row, compute = self._pooling_row(pooling), POOLINGS[pooling]
+        form, compute = self._pooling_critic(pooling), POOLINGS[pooling]
         if compute is None:
             pooled = states[:, 0]
             if len(self.workdir.before) + len(self.workdir.after):
@@ -174,10 +178,10 @@ class Vectors(BatchPredictor):
             return ops.where(real, pooled, ops.zeros_like(pooled))
         real = real_places(ids, lengths)
         if pooling == 'words':
-            return row.text_vectors(ids, real, states, self.workdir.unigram)
-        if row is None:
+            return form.text_vectors(ids, real, states, self.workdir.unigram)
+        if form is None:
             return compute(states, real)
-        return compute(states, real, ops.convert_to_tensor(row.pooling_kernel))
+        return compute(states, real, ops.convert_to_tensor(form.pooling_kernel))
 
     def _finish(self, pooled: Tensor) -> Tensor:
         """Applies the dense layers, `dims` and the length of the config."""
@@ -186,8 +190,8 @@ class Vectors(BatchPredictor):
         pooled = pooled[:, : self.config.dims]
         return unit(pooled) if self.config.normalize else pooled
 
-    def _pooling_row(self, pooling: str) -> SentenceContrast | None:
-        """Returns the row whose weights a pooling needs, or None.
+    def _pooling_critic(self, pooling: str) -> Critic | None:
+        """Returns the critic of a row whose weights a pooling needs, or None.
 
         Raises:
             ValueError: an unknown pooling, or no row has its weights.
@@ -200,13 +204,10 @@ class Vectors(BatchPredictor):
         if pooling not in LEARNED:
             return None
         for row in self.states.rows_that('vectors'):
-            objective = self.workdir.model.objectives[row]
-            if objective.critic != COSINE:
-                continue  # it pools nothing
-            if pooling == 'weighted' or (
-                objective.words and self.workdir.unigram is not None
-            ):
-                return objective
+            form = self.workdir.model.objectives[row].form
+            counted = self.workdir.unigram is not None or pooling != 'words'
+            if pooling in form.poolings and counted:
+                return form
         raise errors.InputError(
             'pooling_not_learned',
             f'pooling {pooling}: {self.states.rows_text} have learned no '
@@ -220,19 +221,14 @@ class Vectors(BatchPredictor):
         if pooling == 'mix':
             row = self.states.mixing_row()
             return {} if row is None else {row.row: row.mixer.weights}
-        row = self._pooling_row(pooling)
-        if row is None:
-            return {}
-        weights = [row.pooling_kernel]
-        if pooling == 'words':
-            weights += [row.word_embeddings, row.word_kernel]
-        return {row.row: weights}
+        form = self._pooling_critic(pooling)
+        return {} if form is None else {form.row.row: form.poolings[pooling]}
 
     def width(self, pooling: str | None = None) -> int:
         """Returns how many numbers a vector of a pooling has."""
         config, default = self.config, pooling is None
         pooling = pooling or config.pooling
-        more = self._pooling_row(pooling).words if pooling == 'words' else 0
+        more = self._pooling_critic(pooling).words if pooling == 'words' else 0
         width = self.workdir.encoder.width + more
         if default and config.dense:
             width = config.dense[-1].width
@@ -254,7 +250,7 @@ class Vectors(BatchPredictor):
 
         def build(pooling: str | None, layers: Any) -> Any:
             # Complains before the work.
-            self._pooling_row(pooling or self.config.pooling)
+            self._pooling_critic(pooling or self.config.pooling)
             return tf.function(
                 lambda ids, lengths: self.embed(ids, lengths, pooling, layers),
                 input_signature=ID_SPECS, autograph=False,
@@ -267,7 +263,7 @@ class Vectors(BatchPredictor):
         """Graphs of a batch of texts [B], by pooling and layers."""
 
         def build(pooling: str | None, layers: Any) -> Any:
-            self._pooling_row(pooling or self.config.pooling)  # complains
+            self._pooling_critic(pooling or self.config.pooling)  # complains
 
             def answer(tokens: tf.RaggedTensor) -> Tensor:
                 ids, lengths = self.states.format_tokens(tokens)

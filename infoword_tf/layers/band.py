@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf.layers import heads
+from infoword_tf.layers import attention
 from infoword_tf.lazy import ops
 
 Tensor = Any
@@ -98,7 +98,7 @@ def mixed(
         same = ops.equal(of_queries, of_keys[:, :, None])
         allowed = ops.logical_and(allowed, same)[:, None]
     never = ops.cast(-1e30, scores.dtype)
-    weights = heads.softmax_dropout(
+    weights = attention.softmax_dropout(
         ops.where(allowed, scores, never), key=key, rate=rate
     )
     weights = ops.reshape(weights, (-1, *shape[2:]))

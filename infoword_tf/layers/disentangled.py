@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf.layers import dropout, heads
+from infoword_tf.layers import attention, dropout
 from infoword_tf.layers.attention import (
     Attention,
     joined,
@@ -174,7 +174,7 @@ class DisentangledAttention(Attention):
 
         q, q_by_distance = split(q, biases[0])
         k, k_by_distance = split(k, biases[1])
-        (v,) = heads.split_heads(
+        (v,) = attention.split_heads(
             v, biases[2], heads=h, count=1, key=key, length=length
         )
         rows = distances.vectors(keys[1])
@@ -202,7 +202,7 @@ class DisentangledAttention(Attention):
             length=length,
             key=key,
         )
-        weights = heads.softmax_dropout(scores, key=keys[0], rate=self.rate)
+        weights = attention.softmax_dropout(scores, key=keys[0], rate=self.rate)
         mixed = joined(ops.matmul(weights, v), flat and queries is None)
         return project(mixed, self.output_kernel)
 

@@ -43,6 +43,17 @@ def tokens_of(block_ids: Tensor, texts: int) -> Tensor:
     return ops.sum(ops.cast(of_texts(block_ids, texts), 'int32'), axis=2)
 
 
+def real_places(ids: Tensor, lengths: Tensor) -> Tensor:
+    """Returns which places of ids [B, T] are no padding, [B, T] bool."""
+    column = ops.arange(ops.shape(ids)[1], dtype='int32')[None, :]
+    return ops.less_equal(column, last_places(lengths))
+
+
+def last_places(lengths: Tensor) -> Tensor:
+    """Returns the last place of each sequence, [B, 1] int32."""
+    return ops.convert_to_tensor(lengths, dtype='int32')[:, None] - 1
+
+
 def pool(
     states: Tensor,
     real: Tensor,

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf import errors
-from infoword_tf.layers import dropout, heads
+from infoword_tf.layers import attention, dropout
 from infoword_tf.layers.attention import (
     check_heads,
     matrix,
@@ -268,7 +268,7 @@ class RelativeAttention(Layer):
         context = x
         if memory is not None:
             context = ops.concatenate([memory, x], axis=1)  # [B, K, D]
-        k, values = heads.split_heads(
+        k, values = attention.split_heads(
             project(context, kv_kernel), None, heads=h, count=2, key=keys[0]
         )  # [B, H, K, E] each
         k = ops.swapaxes(k, -1, -2)
@@ -297,7 +297,7 @@ class RelativeAttention(Layer):
                 length=length,
                 key=key,
             )
-            weights = heads.softmax_dropout(scores, key=key, rate=self.rate)
+            weights = attention.softmax_dropout(scores, key=key, rate=self.rate)
             mixed = ops.matmul(weights, values)  # [B, H, Q, E]
             if sight.seeing is not None:
                 mixed = ops.where(sight.seeing, mixed, ops.cast(0, mixed.dtype))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf.layers import heads as heading
+from infoword_tf.layers import attention
 from infoword_tf.layers.block import take
 from infoword_tf.layers.fused import (
     compiled,
@@ -139,10 +139,10 @@ def split_turned(
     key: Tensor | None = None,
     length: Any = None,
 ) -> tuple[Tensor, ...]:
-    """Splits heads as `heads.split_heads`, and rotates.
+    """Splits heads as `attention.split_heads`, and rotates.
 
     Args:
-        x, bias, heads, count, key, length: as in `heads.split_heads`.
+        x, bias, heads, count, key, length: as in `attention.split_heads`.
         turn: of the T tokens.
         turned: how many of the n projections are rotated; values are not.
 
@@ -150,7 +150,7 @@ def split_turned(
         n tensors [B, H, T, E] in x's dtype.
     """
     if key is None:
-        projections = heading.split_heads(
+        projections = attention.split_heads(
             x, bias, heads=heads, count=count, length=length
         )
         return tuple(
@@ -161,7 +161,7 @@ def split_turned(
     def function(x, bias):
         def grad(*upstream):
             back = _all_turned(upstream[:turned], turn.cos, -turn.sin)
-            total = heading.joined_heads((*back, *upstream[turned:]))
+            total = attention.joined_heads((*back, *upstream[turned:]))
             return total, None if bias is None else sum_rows(total)
 
         results = _split(

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from infoword_tf import errors
-from infoword_tf.layers import band, dropout, heads, pointwise
+from infoword_tf.layers import attention, band, dropout, pointwise
 from infoword_tf.layers.attention import (
     Branch,
     joined,
@@ -122,12 +122,12 @@ class RotaryAttention(Layer):
             turn: of the tokens.
             gammas: for each projection that is rotated, of its norm, or None;
                 values are not rotated.
-            **more: further arguments of `heads.split_heads`.
+            **more: further arguments of `attention.split_heads`.
         """
         key = more['key']
         if not self.qk_norm:
             return split_turned(x, turn, bias=bias, turned=len(gammas), **more)
-        split = heads.split_heads(x, bias, **more)
+        split = attention.split_heads(x, bias, **more)
         rotated = (
             rotate(
                 pointwise.norm(

@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from infoword_tf.config import COSINE
+from infoword_tf.critics import CRITICS
 from infoword_tf.encoders import Inputs
 from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
@@ -30,10 +30,9 @@ from infoword_tf.objectives.masked_copies import (
 )
 from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.row import Auxiliary, Row
-from infoword_tf.objectives.sentences import (
-    PROJECTOR,
+from infoword_tf.objectives.sentence_texts import (
     VIEW,
-    sentence_numbers,
+    compared_texts,
     source_of,
     text_places,
 )
@@ -89,7 +88,8 @@ class ReplacedTokens(Objective):
         cls, row: str, rows: Mapping[str, Mapping[str, Any]]
     ) -> None:
         """Refuses to read vectors where something else is compared."""
-        if (critic := rows[SCORER]['critic']) != COSINE:
+        critic = rows[SCORER]['critic']
+        if not CRITICS[critic].has_vector:
             raise InputError(
                 'discriminator_without_vector',
                 f'{row} reads the vector of a sentence, and --{SCORER}.critic='
@@ -106,7 +106,7 @@ class ReplacedTokens(Objective):
     @property
     def needs_whole_batch(self) -> bool:
         """True if a norm, or the longest text, is that of the batch."""
-        return self.legacy or (self.projected and self.scorer.head == PROJECTOR)
+        return self.legacy or (self.projected and self.scorer.form.normed)
 
     def _words(self, batch: Batch) -> Tensor:
         """Returns the generator's words, [B, T] int32, and [CLS].
@@ -154,10 +154,10 @@ class ReplacedTokens(Objective):
         view, scorer = batch.views[VIEW], self.scorer
         texts = scorer.vectors_of(batch.scorer_batch)['texts']  # [N, S, D]
         if self.projected:
-            numbers = sentence_numbers(view, self.row)
-            texts = scorer.projected(
-                batch.scorer_batch, texts, numbers, norms.get('texts')
-            )
+            texts = scorer.form.projected(
+                batch.scorer_batch, compared_texts(view, self.row), texts,
+                norms.get('texts'),
+            )  # fmt: skip
         return ops.reshape(texts, (view.ids.shape[0], -1, texts.shape[-1]))
 
     def weight(self, batch: Batch) -> Tensor:

@@ -21,15 +21,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from infoword_tf.config import CROSS
+from infoword_tf.critics import CRITICS
 from infoword_tf.errors import InputError
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.row import Row, vector_of_init
-from infoword_tf.objectives.sentences import (
-    PROJECTOR,
+from infoword_tf.objectives.sentence_texts import (
     VIEW,
     sentence_numbers,
     source_of,
@@ -74,7 +73,8 @@ class Judged(Objective):
                 f'{row} compares b with negatives, and --pairs has none; find '
                 'some with tasks.mine',
             )
-        if (critic := rows[SCORER]['critic']) == CROSS:
+        critic = rows[SCORER]['critic']
+        if CRITICS[critic].of_pairs:
             raise InputError(
                 'reranker_taught',
                 f'{row} teaches a model that encodes each text alone; choose '
@@ -84,7 +84,7 @@ class Judged(Objective):
     @property
     def needs_whole_batch(self) -> bool:
         """True if the student's scores are behind norms over the batch."""
-        return self.scorer.head == PROJECTOR
+        return self.scorer.form.normed
 
     def both(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Returns scores of teacher and student, and which are real.

@@ -131,8 +131,6 @@ class Objective(Configurable, Layer):
         auxiliary_rows: by auxiliary encoder of a workdir, the rows of that
             workdir, likewise.
         dense: layers over the vector of a text, which the model owns.
-        late, lexical, pair: heads of vectors of tokens, of weights of the
-            vocabulary and of pairs, which the model owns; None: it has none.
         no_decay, not_exported: paths of weights that do not decay, and of
             weights that are not exported, see `make_weight`.
     """
@@ -174,9 +172,6 @@ class Objective(Configurable, Layer):
         self.auxiliaries: Mapping[str, Any] = {}
         self.auxiliary_rows: Mapping[str, Mapping[str, Any]] = {}
         self.dense: list[Any] = []
-        self.late: Any = None
-        self.lexical: Any = None
-        self.pair: Any = None
         self.no_decay: set[str] = set()
         self.not_exported: set[str] = set()
 
@@ -216,11 +211,8 @@ class Objective(Configurable, Layer):
         """Sets the layers over the vector of a text."""
         self.dense = [Shared(layer) for layer in dense]
 
-    def set_critics(self, *heads: Layer | None) -> None:
-        """Sets `late`, `lexical` and `pair`."""
-        self.late, self.lexical, self.pair = (
-            None if head is None else Shared(head) for head in heads
-        )
+    def set_critics(self, heads: Mapping[str, Layer]) -> None:
+        """Sets the heads of critics, by name, which the model owns."""
 
     def limit_texts(self, longest: tuple[int, int]) -> None:
         """Tells a row that compares texts of --pairs the longest lengths.

@@ -48,11 +48,9 @@ class Vector(NamedTuple):
         dense: activations of layers over the pooled vector, as wide as it is,
             where --init has none.
         keeps: whether dense layers, normalisation and prompts of --init stay.
-        critic: in config.CRITICS, what compares two texts by default.
-        width: of late interaction, of a token's vector; 0: the default.
-        skip: of late interaction, spellings of tokens that b leaves out.
-        head: of lexical vectors, in layers.lexical.HEADS; '': the default.
-        top_k: of lexical vectors, how many weights stay; 0: all.
+        critic: in critics.CRITICS, what compares two texts by default.
+        head: settings of the row that decide the critic's head; None: it has
+            none.
     """
 
     pooling: str = 'mean'
@@ -62,10 +60,7 @@ class Vector(NamedTuple):
     dense: tuple[str, ...] = ()
     keeps: bool = False
     critic: str = 'cosine'
-    width: int = 0
-    skip: tuple[str, ...] = ()
-    head: str = ''
-    top_k: int = 0
+    head: Mapping[str, Any] | None = None
 
 
 def vector_of_init(settings: Settings) -> None:

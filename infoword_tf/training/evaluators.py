@@ -1,6 +1,7 @@
 """Evaluation of a model during training, by human judgements.
 
-The critic of the model compares texts, `late` and `lexical` those of a search.
+The critic of the model compares texts; one without a vector of a text those of
+a search alone.
 In float32 the numbers are those that tasks.sts, tasks.retrieval and
 tasks.tatoeba print of the weights. Texts are tokenized once.
 """
@@ -10,8 +11,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from infoword_tf import errors
-from infoword_tf.config import COSINE, LATE, LEXICAL
-from infoword_tf.evaluation import bitext, critics, ranking, retrieval, sts
+from infoword_tf.critics import CRITICS
+from infoword_tf.critics.texts import Texts
+from infoword_tf.evaluation import bitext, ranking, retrieval, sts
 from infoword_tf.evaluation.judgements import Judgements
 from infoword_tf.inference.batches import Tokenized
 from infoword_tf.inference.loaded import Loaded
@@ -36,15 +38,16 @@ class Evaluator:
         self.name, self.loaded = judgements.name, loaded
         self.cut = 0
         judged = judgements.judged
-        critic = loaded.config.critic
+        self.critic = critic = CRITICS[loaded.config.critic]
         is_search = isinstance(judged, retrieval.RetrievalTask)
-        if critic not in (COSINE, LATE, LEXICAL)[: 1 + 2 * is_search]:
+        if critic.of_pairs or not (critic.has_vector or is_search):
             raise errors.InputError(
                 'judgement_of_other_critic',
-                f'{judgements.spec} is not measured by the critic {critic}: '
+                f'{judgements.spec} is not measured by the critic '
+                f'{critic.name}: '
                 'retrieval:DIR is by late and lexical, all by cosine',
             )
-        if critic == LATE and judged.size > retrieval.EXACT:
+        if critic.compares_few and judged.size > retrieval.EXACT:
             raise errors.InputError(
                 'judgement_of_too_many',
                 f'{judgements.spec} has {judged.size:,} documents, and vectors '
@@ -69,12 +72,7 @@ class Evaluator:
         }
 
     def _tokenized(self, texts: list[str], role: str | None) -> Tokenized:
-        critic = self.loaded.config.critic
-        if critic == COSINE:
-            prompt = role and self.loaded.config.prompt_for(role)
-            tokenized = self.loaded.tokenize(texts, prompt)
-        else:
-            tokenized = getattr(self.loaded, critic).tokenize(texts, role)
+        tokenized = self.critic.tokenize(self.loaded, texts, role)
         self.cut += tokenized.cut
         return tokenized
 
@@ -96,16 +94,12 @@ class Evaluator:
             for numbers, texts in task.blocks()
         ]
 
-        critic = self.loaded.config.critic
-
-        def encode(texts: Tokenized, role: str) -> critics.Texts:
-            if critic == COSINE:
-                return self.loaded.encode_tokenized(texts, _TEXTS)
-            return critics.encode(
-                self.loaded, critic, texts, role, batch_size=_TEXTS
+        def encode(texts: Tokenized, role: str) -> Texts:
+            return self.critic.encode(
+                self.loaded, texts, role, batch_size=_TEXTS
             )
 
-        def encoded() -> Iterator[tuple[np.ndarray, critics.Texts]]:
+        def encoded() -> Iterator[tuple[np.ndarray, Texts]]:
             for numbers, texts in blocks:
                 yield task.with_copies(numbers, encode(texts, 'passage'))
 

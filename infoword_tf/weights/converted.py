@@ -9,24 +9,18 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.config import (
-    COSINE,
-    CRITICS,
-    CROSS,
-    LEXICAL,
     Config,
-    CrossConfig,
     DenseConfig,
     EncoderConfig,
-    LateConfig,
     Layout,
-    LexicalConfig,
     RowConfig,
 )
+from infoword_tf.critics import CRITICS, HeadConfig
+from infoword_tf.critics.cosine import COSINE
+from infoword_tf.critics.cross import CROSS, scoring
 from infoword_tf.encoders import ENCODERS
-from infoword_tf.layers.lexical import VOCABULARY
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
-from infoword_tf.objectives.critics import scoring
 from infoword_tf.text.added import with_markers
 from infoword_tf.text.layout import layout_of
 from infoword_tf.views.masking import MASKED_SHARE
@@ -73,13 +67,11 @@ class VectorSettings:
     """Settings by which a model makes a vector of a text.
 
     Attributes:
-        pooling, similarity, normalize, dims, prompts, prompt, late,
-            query_length, passage_length: as in `Config`.
-        critic: as in `Config`; None: `cross` if a head gives two texts one
-            number, else `cosine`.
-        lexical: as in `Config`; a head of the vocabulary is the one that fills
-            masks, and has the transform if that one has.
-        cross: as in `Config`; it scores the state that `pooling` takes.
+        pooling, similarity, normalize, dims, prompts, prompt, query_length,
+            passage_length: as in `Config`.
+        critic: what compares texts; None: `cross` if a head gives two texts
+            one number, else `cosine`.
+        critics: by name, critics with a head.
         markers: what begins prompts; a marker, or else its first word, is a
             token where the vocabulary has it.
         dense: layers over the vector.
@@ -103,9 +95,7 @@ class VectorSettings:
     lower_case: bool = False
     classes: bool = False
     critic: str | None = None
-    late: LateConfig | None = None
-    lexical: LexicalConfig | None = None
-    cross: CrossConfig | None = None
+    critics: Mapping[str, HeadConfig] = dataclasses.field(default_factory=dict)
     query_length: int | None = None
     passage_length: int | None = None
     markers: tuple[str, ...] = ()
@@ -144,23 +134,25 @@ def make(
             the one that stands for a text here; classes of the last state
             beside vectors of the first.
     """
-    naming, lexical, tied = source.naming, vectors.lexical, source.tied
-    heads = {**naming.heads, **vectors.heads}
-    if lexical is not None and lexical.head == VOCABULARY:
-        heads[LEXICAL] = heads.pop(MASKED_WORDS, {})
+    naming, tied = source.naming, source.tied
+    heads, critics = {**naming.heads, **vectors.heads}, {**vectors.critics}
+    takes = {x: CRITICS[x].takes_head(entry) for x, entry in critics.items()}
+    takes = {name: head for name, head in takes.items() if head}
+    for name, head in takes.items():
+        heads[name] = heads.pop(head, {})
     naming = naming._replace(heads=heads)
     weights = find(naming, source.tensors)
-    if LEXICAL in heads:
-        if LEXICAL not in weights.heads and tied != MASKED_WORDS:
+    for name, head in takes.items():
+        if name not in weights.heads and tied != head:
             raise errors.InputError(
                 'no_vocabulary_head',
                 f'{source.where} is to weigh the tokens of the vocabulary, and '
                 'its weights have no head that fills masks, which does that',
             )
-        transform = LEXICAL in weights.heads
-        more = source.heads[MASKED_WORDS].settings if transform else {}
-        lexical = dataclasses.replace(lexical, transform=transform, **more)
-        tied = None if tied == MASKED_WORDS else tied
+        critics[name] = CRITICS[name].with_head(
+            critics[name], name in weights.heads, source.heads[head].settings
+        )
+        tied = None if tied == head else tied
     tokenizer = source.tokenizer.tokenizer
     if vectors.classes and CLASSES not in weights.heads:
         raise errors.InputError(
@@ -189,8 +181,11 @@ def make(
     has_memory = 'memory' in ENCODERS[source.encoder.name].abilities
     positions = arguments['max_length']
     longest = vectors.max_length or source.tokenizer.max_length or positions
-    _check_sight(source, vectors)
-    _check_scored(source, vectors)
+    first = layout_of(source.layout).first
+    for name, entry in critics.items():
+        CRITICS[name].check_public(
+            entry, source.where, arguments, vectors, first
+        )
     query_length, passage_length = (
         length and min(length, positions)
         for length in (vectors.query_length, vectors.passage_length)
@@ -211,10 +206,8 @@ def make(
         normalize=vectors.normalize,
         prompts=dict(vectors.prompts),
         prompt=vectors.prompt,
-        critic=vectors.critic or (CROSS if scores else COSINE),
-        late=vectors.late,
-        lexical=lexical,
-        cross=vectors.cross,
+        critics={vectors.critic or (CROSS if scores else COSINE): None}
+        | {name: entry.written() for name, entry in critics.items()},
         query_length=query_length,
         passage_length=passage_length,
         labels=source.labels if has_labels else (),
@@ -285,23 +278,6 @@ def _settings(source: EncoderSource, head: str, tied: bool) -> dict[str, Any]:
     return settings if tied else settings | more
 
 
-def _check_sight(source: EncoderSource, vectors: VectorSettings) -> None:
-    """Raises where [MASK] behind a query would see no token of the query."""
-    late, arguments = vectors.late, source.encoder.arguments
-    if late is None or not late.expand or late.attend:
-        return
-    near = arguments.get('global_every', 1) > 1 and arguments['local_window']
-    length = vectors.query_length or arguments['max_length']
-    if near and length > near // 2 + 1:
-        raise errors.InputError(
-            'expansion_beyond_window',
-            f'{source.where} pads queries to {length} tokens with [MASK] that '
-            'nothing attends to, and some layers see '
-            f'{near // 2} tokens back; set its length of queries to '
-            f'{near // 2 + 1} or less, or let tokens attend to [MASK]',
-        )
-
-
 def _layout(
     source: EncoderSource, vectors: VectorSettings, classless: bool
 ) -> str | Layout:
@@ -326,17 +302,6 @@ def _layout(
     if not classless and source.padding and not of_modules:
         return dataclasses.replace(layout, padding=source.padding)
     return source.layout
-
-
-def _check_scored(source: EncoderSource, vectors: VectorSettings) -> None:
-    """Raises where the score of a pair is of an unsuitable state."""
-    ours = 'cls' if layout_of(source.layout).first else 'last'
-    if vectors.cross is not None and vectors.pooling != ours:
-        raise errors.InputError(
-            'scores_of_another_state',
-            f'{source.where} scores pairs by the pooling {vectors.pooling}; '
-            f'only {ours} can be converted',
-        )
 
 
 def _assign(variable: Any, array: np.ndarray) -> None:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.config import CROSS, EncoderConfig
+from infoword_tf.config import EncoderConfig
+from infoword_tf.critics import CRITICS
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.label import NO_POOLER
@@ -249,7 +250,7 @@ class ClassesHead(PublicHead):
         if known.pooling:
             mean = settings.get('mean')
             values[known.pooling] = 'mean' if mean else known.first
-        if row == CROSS:
+        if row in CRITICS:
             labels = (_ONE_LABEL,)
             values.update(_READ_BY_OTHERS)
         elif 'numbers' in TABLE[row].answers:
@@ -402,7 +403,7 @@ def settings_of(loaded: Loaded, row: str) -> Settings:
     """Returns the settings of a row or of a critic."""
     if row in loaded.config.rows:
         return loaded.config.rows[row].settings
-    return dataclasses.asdict(getattr(loaded.config, row))
+    return dataclasses.asdict(CRITICS[row].of(loaded.config))
 
 
 def ends_with_padding(loaded: Loaded, kind: str) -> bool:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import errors, files
-from infoword_tf.config import CROSS, LEXICAL, EncoderConfig, Layout
+from infoword_tf.config import EncoderConfig, Layout
+from infoword_tf.critics import CRITICS
 from infoword_tf.folders import ADAPTER
 from infoword_tf.inference.loaded import Loaded
-from infoword_tf.layers.lexical import VOCABULARY
 from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.label import NO_POOLER
 from infoword_tf.text.numbers import Numbers
@@ -60,11 +60,6 @@ _NOTES = {
     'auto_map': 'code of this repository (auto_map) is not run: it is read '
     'as any {model_type}',
 }
-# What is said of heads without a place.
-TOKEN_VECTORS, TERMS, PAIR_SCORE = (
-    'the vectors of tokens', 'the weights of the vocabulary',
-    'the score of a pair of texts',
-)  # fmt: skip
 
 
 def read(
@@ -339,7 +334,7 @@ def _keeps_one_segment(kind: str, arguments: Mapping[str, Any]) -> bool:
 
 
 def heads_of(loaded: Loaded) -> dict[str, str]:
-    """Maps each head of HEADS that is written to a row, LEXICAL or CROSS."""
+    """Maps each head of HEADS that is written to a row, or to a critic."""
     return _heads(loaded, _encoder(loaded)[1])
 
 
@@ -361,12 +356,8 @@ def unwritten(loaded: Loaded, written: Collection[str]) -> list[str]:
 
     `written` are rows of `heads_of`.
     """
-    heads = {TOKEN_VECTORS: loaded.model.late}
-    if LEXICAL not in written:
-        heads[TERMS] = loaded.model.lexical
-    if CROSS not in written:
-        heads[PAIR_SCORE] = loaded.model.pair
-    return [name for name, head in heads.items() if head is not None]
+    heads = (name for name in loaded.model.critics if name not in written)
+    return [CRITICS[name].described for name in heads]
 
 
 def _encoder(loaded: Loaded) -> tuple[EncoderConfig, str]:
@@ -389,14 +380,13 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
             HEADS[head].fits(loaded, loaded.config.rows[row].settings, kind)
         ):
             heads.setdefault(head, row)
-    for critic, head in ((LEXICAL, MASKED_WORDS), (CROSS, CLASSES)):
-        known = getattr(loaded.config, critic)
-        if known is None or critic == LEXICAL and (
-            loaded.config.critic != LEXICAL or known.head != VOCABULARY
-        ):  # fmt: skip
-            continue
-        if HEADS[head].fits(loaded, dataclasses.asdict(known), kind):
-            heads[head] = critic
+    critic = CRITICS[loaded.config.critic]
+    entry = critic.of(loaded.config)
+    written = None if entry is None else critic.writes_head(entry)
+    if written is not None:
+        head, settings = written
+        if HEADS[head].fits(loaded, settings, kind):
+            heads[head] = critic.name
     tasks = [head for head in TASKS if head in heads]
     for head in tasks[1:]:  # a folder has one of them
         heads.pop(head)

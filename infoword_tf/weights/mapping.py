@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf import errors
-from infoword_tf.config import CROSS, LATE, LEXICAL
+from infoword_tf.critics import CRITICS
 from infoword_tf.weights.names import Form, Naming
 from infoword_tf.weights.tensors import Tensors
 
@@ -54,7 +54,7 @@ def lines(
 
 def place_of(row: str) -> str:
     """Returns where the weights of a row lie, or of the head of a critic."""
-    return row if row in (LATE, LEXICAL, CROSS) else f'objectives/{row}'
+    return row if row in CRITICS else f'objectives/{row}'
 
 
 def _fill(name: str, prefix: str, layers: int, i: int = 0) -> str:

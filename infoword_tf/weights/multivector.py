@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf import files
-from infoword_tf.config import LATE, Config, DenseConfig, LateConfig
-from infoword_tf.objectives.critics import PUNCTUATION
+from infoword_tf.config import Config, DenseConfig
+from infoword_tf.critics.late import LATE, PUNCTUATION, LateConfig
 from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import VectorSettings
 from infoword_tf.weights.names import TURNED
@@ -149,7 +149,8 @@ def settings_of(
     compared: PyLate's folders keep one without the marker.
 
     Args:
-        late, query_length, passage_length: as of `VectorSettings`.
+        late: vectors of tokens.
+        query_length, passage_length: as of `VectorSettings`.
         max_length: the folder's; None: it has none.
         **more: other settings.
     """
@@ -159,7 +160,7 @@ def settings_of(
         max_length = max(max_length, query_length or 0, passage_length or 0)
     return VectorSettings(
         critic=LATE,
-        late=late,
+        critics={LATE: late},
         query_length=query_length,
         passage_length=passage_length,
         max_length=max_length,

@@ -14,24 +14,17 @@ decides vectors of tokens in places that multivector.py knows.
 
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from infoword_tf import errors, files
-from infoword_tf.config import (
-    COSINE,
-    CROSS,
-    LATE,
-    LEXICAL,
-    ROLES,
-    CrossConfig,
-    DenseConfig,
-    FlowConfig,
-    LateConfig,
-    LexicalConfig,
-)
+from infoword_tf.config import ROLES, DenseConfig, FlowConfig
+from infoword_tf.critics.cosine import COSINE
+from infoword_tf.critics.cross import CROSS, CrossConfig, CrossCritic
+from infoword_tf.critics.late import LATE, LateConfig, LateCritic
+from infoword_tf.critics.lexical import LEXICAL, LexicalConfig, LexicalCritic
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.layers.lexical import TOKENS, VOCABULARY
 from infoword_tf.layers.scores import NO_POOLER, POOLERS
@@ -238,8 +231,8 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
             pooling, _ = _pooling(modules[1][1])
             cross, tensors = _pair_score(layers, folder)
             return encoder, VectorSettings(
-                critic=CROSS, cross=cross, pooling=pooling, tensors=tensors,
-                max_length=limit, lower_case=lower_case,
+                critic=CROSS, critics={CROSS: cross}, pooling=pooling,
+                tensors=tensors, max_length=limit, lower_case=lower_case,
             )  # fmt: skip
         return encoder, VectorSettings(
             max_length=limit, lower_case=lower_case, classes=True
@@ -255,7 +248,11 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
         _layers(folder, modules[1:], kind)
         return encoder, VectorSettings(
             critic=LEXICAL,
-            lexical=_terms(modules[1][1], settings.get('max_active_dims')),
+            critics={
+                LEXICAL: _terms(
+                    modules[1][1], settings.get('max_active_dims')
+                )
+            },
             **fields,
             **multivector.lengths(about),
         )
@@ -477,7 +474,7 @@ def _terms(folder: pathlib.Path, top_k: int | None) -> LexicalConfig:
 
 def _m3_heads(folder: pathlib.Path) -> dict[str, Any]:
     """Reads heads of BGE-M3, or none: fields of `VectorSettings`."""
-    heads: dict[str, Any] = {'tensors': {}}
+    heads: dict[str, Any] = {'tensors': {}, 'critics': {}}
     for name, path in (
         (_M3_LATE, 'late/late_0'), (_M3_LEXICAL, 'lexical')
     ):  # fmt: skip
@@ -489,9 +486,11 @@ def _m3_heads(folder: pathlib.Path) -> dict[str, Any]:
             }  # fmt: skip
             if name == _M3_LATE:
                 dense = DenseConfig(kernel.shape[1], 'identity')
-                heads['late'] = LateConfig((dense,), first=False, mean=True)
+                head = LateConfig((dense,), first=False, mean=True)
+                heads['critics'][LATE] = head
             else:
-                heads['lexical'] = LexicalConfig(TOKENS, activation='relu')
+                head = LexicalConfig(TOKENS, activation='relu')
+                heads['critics'][LEXICAL] = head
     return heads
 
 
@@ -591,12 +590,8 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     raises as `huggingface.write`.
     """
     config = loaded.config
-    if config.critic == LATE:
-        return _write_late(folder, loaded)
-    if config.critic == LEXICAL:
-        return _write_lexical(folder, loaded)
-    if config.critic == CROSS and config.cross is not None:
-        return _write_pairs(folder, loaded)
+    if config.critics[config.critic] is not None:
+        return _writer_of(config.critic)(folder, loaded)
     row = huggingface.heads_of(loaded).get(CLASSES_HEAD)
     if row and not config.dense and 2 in loaded.classes.sides(row) and (
         loaded.model.objectives[row].texts != 'both_ways'
@@ -646,7 +641,7 @@ def _write_late(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     Raises:
         ValueError: vectors that it cannot leave out.
     """
-    config, late = loaded.config, loaded.config.late
+    config, late = loaded.config, LateCritic.of(loaded.config)
     if not late.first:
         raise errors.InputError(
             'first_state_not_public',
@@ -655,9 +650,9 @@ def _write_late(folder: pathlib.Path, loaded: Loaded) -> list[str]:
             '--format=huggingface',
         )
     dropped = huggingface.write(folder, loaded)
-    dropped.remove(huggingface.TOKEN_VECTORS)
+    dropped.remove(LateCritic.described)
     modules, names = _Modules(folder), _defaults(_READS_TOKENS)
-    modules.add_layers(late.dense, loaded.model.late.dense, names)
+    modules.add_layers(late.dense, loaded.model.critics[LATE].dense, names)
     skip = {'skiplist_words': list(late.skip)}
     modules.add(_MASK, skip | _defaults(_OF_MASKS))
     modules.add('Normalize', names)
@@ -687,7 +682,7 @@ def _write_lexical(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     Raises:
         ValueError: weights that it does not have.
     """
-    lexical = loaded.config.lexical
+    lexical = LexicalCritic.of(loaded.config)
     theirs = {ours: name for name, ours in _WEIGHTS.items()}
     known = huggingface.heads_of(loaded).get(MASKED_WORDS) == LEXICAL
     if not known or lexical.activation not in theirs:
@@ -752,7 +747,7 @@ def _write_pairs(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     Raises:
         ValueError: a layer that no module is.
     """
-    config, head = loaded.config, loaded.model.pair
+    config, head = loaded.config, loaded.model.critics[CROSS]
     apart = huggingface.heads_of(loaded).get(CLASSES_HEAD) != CROSS
     if apart and head.pooler not in (NO_POOLER, *_POOLERS):
         raise errors.InputError(
@@ -764,7 +759,7 @@ def _write_pairs(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     dropped = huggingface.write(folder, loaded)
     modules, about = _Modules(folder), {'transformer_task': _CLASSIFIES}
     if apart:
-        dropped.remove(huggingface.PAIR_SCORE)
+        dropped.remove(CrossCritic.described)
         about = {}
         modules.add_pooling(
             'cls' if loaded.layout.first else 'last', loaded.encoder.width
@@ -784,6 +779,27 @@ def _write_pairs(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     if config.query_length or config.passage_length:
         dropped.append('how long a query and a passage may be')
     return dropped
+
+
+# By critic with a head.
+_WRITERS = {
+    LATE: _write_late, LEXICAL: _write_lexical, CROSS: _write_pairs,
+}  # fmt: skip
+
+
+def _writer_of(critic: str) -> Callable[[pathlib.Path, Loaded], list[str]]:
+    """Returns the writer of models of a critic with a head.
+
+    Raises:
+        ValueError: sentence-transformers has no such models.
+    """
+    if critic not in _WRITERS:
+        raise errors.InputError(
+            'critic_not_public',
+            f'sentence-transformers has no models of the critic {critic}; '
+            'write the encoder with --format=huggingface',
+        )
+    return _WRITERS[critic]
 
 
 class _Modules:

@@ -10,6 +10,7 @@ from pyarrow import ipc, parquet
 
 from infoword_tf.data import pair_tables, readers, text_pairs
 from infoword_tf.data.pair_tables import PASSAGE, SELECTED
+from tests import runs
 from tests.data.texts import Temporary
 from tests.refused import refused
 
@@ -76,8 +77,8 @@ RECORDS = {
                          PASSAGE: [*c, *b], 'url': ['u'] * len(b + c)},
             'query': a, 'query_type': 'NUMERIC',
         },
-        'a is query, b passages (is_selected), negatives passages (the '
-        'others) (3 at most); not read: answers, query_type',
+        'a is query, b passages, negatives passages (3 at most); not read: '
+        'answers, query_type',
     ),
     'MS MARCO as it is published': (
         lambda a, b, c: {
@@ -85,8 +86,8 @@ RECORDS = {
             'passages': [*(passage(x, True) for x in b),
                          *(passage(x, False) for x in c)],
         },
-        'a is query, b passages (is_selected), negatives passages (the '
-        'others) (3 at most); not read: query_id',
+        'a is query, b passages, negatives passages (3 at most); not read: '
+        'query_id',
     ),
 }  # fmt: skip
 
@@ -99,15 +100,16 @@ class RolesTest(Temporary):
         with mock.patch.object(readers, 'READERS', {'jsonl': read}):
             for negatives in (None, 0, None, 0):
                 pair_tables.roles_of(path, negatives=negatives)
-            self.assertEqual(read.call_count, 2)
+            self.assertEqual(read.call_count, 4)  # names, and texts
             before = os.stat(path)
-            self.records('x.jsonl', [{'a': 'x', 'c': 'y'}] * 3)
+            self.records('x.jsonl', [{'b': 'x', 'a': 'y'}] * 3)
             os.utime(path, ns=(0, before.st_mtime_ns + 10**9))
             after = os.stat(path)
             self.assertEqual(
                 (after.st_ino, after.st_size), (before.st_ino, before.st_size)
             )
-            self.assertEqual(pair_tables.roles_of(path).b, ('c',))
+            roles = pair_tables.roles_of(path)
+            self.assertEqual([*pair_tables.read(roles)][0], ('y', ['x'], []))
 
     def records(self, name, rows):
         return str(self.write(name, '\n'.join(map(json.dumps, rows))))
@@ -139,22 +141,20 @@ class RolesTest(Temporary):
 
     @parameterized.parameters(
         ('sent0,sent1,hard_neg', '{0},{1},{2}', ''),
-        # An index, as pandas and people write it.
+        # An index, as pandas writes it.
         (',sent0,sent1,hard_neg', '7,{0},{1},{2}', "''"),
-        ('Unnamed: 0,a,b,c', '3,{0},{1},{2}', 'Unnamed: 0'),
-        ('index,a,b,c', '3,{0},{1},{2}', 'index'),
-        ('sentence_id,a,b,c', 'x3,{0},{1},{2}', 'sentence_id'),
-        # What is no text, wherever it stands; or is about the pair.
-        ('a,b,c,score,label', '{0},{1},{2},.5,yes', 'score, label'),
-        ('type,a,b,c,source', 'x,{0},{1},{2},web', 'type, source'),
-        ('a,b,votes,c', '{0},{1},12,{2}', 'votes'),
-        ('a,notes,b,c', '{0},,{1},{2}', 'notes'),
-        # Names decide over the order.
-        ('negative,anchor,positive', '{2},{0},{1}', ''),
-        ('positive,label,negative,query', '{1},1,{2},{0}', 'label'),
-        # Two that are words about a pair, and a or b beside each other.
-        ('source,target,hint', '{0},{1},{2}', ''),
-        ('score,source,target,negative', '.5,{0},{1},{2}', 'score'),
+        ('Unnamed: 0,a,b,negative', '3,{0},{1},{2}', 'Unnamed: 0'),
+        # Others are not read, wherever they stand.
+        ('a,b,negative,score,label', '{0},{1},{2},.5,yes', 'score, label'),
+        ('type,anchor,notes,pos,neg', 'x,{0},,{1},{2}', 'type, notes'),
+        # Nor a negative that is always empty.
+        ('query,neg_1,answer,neg_2', '{0},,{1},{2}', 'neg_1'),
+        # In any order, in any case.
+        ('negative,Anchor,POSITIVE', '{2},{0},{1}', ''),
+        ('hypothesis,label,negative,premise', '{1},1,{2},{0}', 'label'),
+        # Of several the first name.
+        ('question,query,answer,pos,neg', 'x,{0},y,{1},{2}',
+         'question, answer'),
     )
     def test_columns(self, head, line, unread):
         lines = [head, *(line.format(*row) for row in ROWS)]
@@ -162,6 +162,63 @@ class RolesTest(Temporary):
         texts, summary = self.texts(path)
         self.assertEqual(texts, ROWS)
         self.assertEqual(summary.partition('; not read: ')[2], unread)
+
+    def test_the_page_lists_all_names(self):
+        page = (runs.ROOT / 'docs' / 'data.md').read_text()
+        for role, names in pair_tables.NAMES.items():
+            listed = ', '.join(f'`{name}`' for name in names)
+            self.assertIn(f'\n| {role} | {listed} |\n', page)
+        self.assertTrue(set(pair_tables.UNNAMED) <= {
+            x for names in pair_tables.NAMES.values() for x in names
+        })  # fmt: skip
+
+    def test_a_file_without_a_line_of_names(self):
+        """A first line of more than four words, or a number, has no names."""
+        rows = [('how many words are these', 'five', 'six'), *ROWS]
+        without = '; there is no line of names'
+        for count, columns, summary in (
+            (3, (), 'a is a, b b, negatives negative'),
+            (2, (), 'a is a, b b, negatives none'),
+            (3, 'xyz', 'a is x, b y, negatives z'),
+            (2, 'ba', 'a is b, b a, negatives none'),
+        ):
+            for first in rows[0], ('5', *rows[0][1:]):
+                lines = ['\t'.join(row[:count]) for row in (first, *rows[1:])]
+                path = str(self.write('x.tsv', '\n'.join(lines)))
+                texts, actual = self.texts(path, *columns)
+                self.assertEqual(
+                    texts, [row[:count] for row in (first, *rows[1:])]
+                )
+                self.assertEqual(actual, summary + without)
+        # A short first line has none, if columns say so that it does not name.
+        path = str(self.write('x.csv', 'one,two\nthree,four'))
+        self.assertEqual(
+            self.texts(path, 'a', 'b')[0], [('one', 'two'), ('three', 'four')]
+        )
+        self.assertEqual(self.texts(path, 'two', 'one')[0], [('four', 'three')])
+
+    @parameterized.parameters(
+        ('one,two\nthree,four', 'one, two', '--pair_columns='),
+        ('text,score\nthree,0.5', 'text, score', '--pair_columns='),
+        ('what are the words here,a text,0.5\nthree,four,-1e3',
+         'last column holds numbers', '--pair_columns='),
+        ('what are the words here,0.5\nthree,-1e3',
+         'last column holds numbers', '--pair_columns='),
+        ('what are the words here,x,y,z\nd,e,f,g', '--pair_columns='),
+    )  # fmt: skip
+    def test_names_that_say_nothing(self, text, *values):
+        path = str(self.write('x.csv', text))
+        with refused('unknown_pair_columns', path, *values):
+            self.texts(path)
+
+    def test_a_name_that_is_missing(self):
+        path = str(self.write('x.csv', 'one,two\nthree,four'))
+        for columns in (['one', 'b'], ['one', 'two', 'a']):
+            with refused('no_single_column', columns[-1], 'one, two'):
+                self.texts(path, *columns)
+        path = str(self.write('x.csv', 'a,b,b\nthree,four,five'))
+        with refused('no_single_column', "'b'"):
+            self.texts(path)
 
     def test_columns_of_json_lines_are_those_of_all(self):
         """The first 79 rows have no negative; the last has one more."""
@@ -177,11 +234,12 @@ class RolesTest(Temporary):
         self.assertEndsWith(summary, 'negatives negative, negative_2')
 
     def test_chosen_columns(self):
-        """They are read although a name is a text too, and lists likewise."""
+        """Whatever their names are, and lists likewise."""
         lines = ['query,answer,query no', *(','.join(row) for row in ROWS)]
         path = str(self.write('x.csv', '\n'.join([*lines, 'query,me,'])))
-        with refused('header_reads_like_pair', '=query,answer '):
-            self.texts(path)
+        texts, summary = self.texts(path)
+        self.assertEqual(texts, [row[:2] for row in (*ROWS, ('query', 'me'))])
+        self.assertEndsWith(summary, '; not read: query no')
         texts, _ = self.texts(path, 'query', 'answer', 'query no')
         self.assertEqual(texts, [*ROWS, ('query', 'me', '')])
         rows = [{'c': c, 'tags': ['x'], 'b': b, 'a': a} for a, b, c in SEVERAL]
@@ -191,26 +249,27 @@ class RolesTest(Temporary):
         few = [row[:3] for row in EXAMPLES]
         self.assertEqual(self.texts(path, 'a', 'b', 'c', negatives=1)[0], few)
         table = [f'{i}\t' + '\t'.join(row) for i, row in enumerate(EXAMPLES)]
-        table.insert(0, 'id\ta\tb\tc\td\te')
+        table.insert(0, 'id\ta\tb\tneg_1\tneg_2\tneg_3')
         path = str(self.write('x.tsv', '\n'.join(table)))
         self.assertEqual(self.texts(path, negatives=1)[0], few)
 
     @parameterized.parameters(
-        ([{'a': 'x', 'b': 'y'}, {'a': 'x', 'b': 'y', 'c': ['z']}],
-         'unnamed_lists', 'line 2:', "'c'"),
         ([{'query': 'x', 'pos': ['y']}, {'query': 'x', 'pos': ['y', 3]}],
          'pair_cell_no_text', 'line 2:', "'pos'"),
         ([{'query': 'x', 'pos': [{'text': 'y', 'title': 3}]}],
-         'few_text_columns', "'query'"),
+         'pair_cell_no_text', 'line 1:', "'pos'"),
         ([{'query': 'x', 'pos': [{'text': 3, 'title': 'y'}]}],
-         'few_text_columns', "'query'"),
+         'pair_cell_no_text', 'line 1:', "'pos'"),
+        ([{'query': 'x', 'pos': [{'text': None}]}], 'pair_cell_no_text'),
+        ([{'query': 'x', 'pos': [{PASSAGE: 'y', SELECTED: 2}]}],
+         'pair_cell_no_text', 'line 1:', "'pos'"),
         ([{'query': 'x', 'passages': {SELECTED: [1], PASSAGE: ['y']}},
           {'query': 'x', 'passages': {SELECTED: [1], PASSAGE: ['y', 'z']}}],
          'pair_cell_no_text', 'line 2:', "'passages'"),
         ([{'id': 'x', 'text': 'y', 'score': 1}],
-         'few_text_columns', "'text'", ' id, score)'),
-        ([{'pos': ['x'], 'neg': ['y']}], 'few_text_columns', 'pos, neg'),
-        ([{'id': 1, 'meta': {'x': 1}}], 'few_text_columns'),
+         'unknown_pair_columns', '(id, text, score)'),
+        ([{'pos': ['x'], 'neg': ['y']}], 'unknown_pair_columns', 'pos, neg'),
+        ([{'id': 1, 'meta': {'x': 1}}], 'unknown_pair_columns'),
         ([], 'empty_table'),
     )  # fmt: skip
     def test_complaints(self, rows, id, *values):
@@ -223,7 +282,7 @@ class RolesTest(Temporary):
             ('ab', 'pair_cell_no_text', 'line 1:', "'a'"),
             ('bc', 'pair_cell_no_text', 'line 1:', "'c'"),
             ('be', 'no_single_column', "'e'", ' a, b, c'),
-            ('b', 'few_text_columns', "'b'"),
+            ('b', 'unknown_pair_columns', 'a, b, c'),
         ):
             with refused(id, *values):
                 self.texts(path, *columns)

@@ -95,7 +95,7 @@ class SentencesTest(absltest.TestCase):
             self.assertLessEqual(sums.max(), text.width)
 
 TRIPLES = [
-    ('a', 'b', 'c'),
+    ('a', 'b', 'negative'),
     *((f'question {i}', f'answer {i}', f'wrong {i}') for i in range(200)),
 ]
 
@@ -114,7 +114,7 @@ class PairsTest(Temporary):
         for delimiter in (None, ';'):
             actual = text_pairs.read(path, delimiter=delimiter)
             self.assertEqual(actual.train[0].texts, expected)
-        with refused('few_text_columns', 'd.csv '):
+        with refused('unknown_pair_columns', 'd.csv: '):
             text_pairs.roles_of(path, delimiter='tab')
 
     def test_held_out_are_some_by_a(self):
@@ -138,7 +138,8 @@ class PairsTest(Temporary):
             text_pairs.read(str(self.folder / 'nothing*.csv'))
 
     def test_empty_sides(self):
-        lines = ['a,b,c', 'x,,z', ',y,z', *(f'q {i},r {i},' for i in range(90))]
+        lines = ['a,b,negative', 'x,,z', ',y,z']
+        lines += (f'q {i},r {i},' for i in range(90))
         actual = text_pairs.read(self.write('e.csv', lines))
         self.assertEqual(actual.train[0].empty, 2)
         self.assertEqual(set(actual.train[0].texts[2]), {''})
@@ -174,7 +175,7 @@ class PairsTest(Temporary):
     def test_a_small_file_without_a_held_out_pair(self):
         """The held-out ones are those of the other file."""
         held = [hash_bucket(f'question {i}', 20) == 0 for i in range(200)]
-        path = self.write('s.csv', ['a,b,c', *(
+        path = self.write('s.csv', ['a,b,negative', *(
             f'question {i},it,he' for i in range(200) if not held[i]
         )][:5])  # fmt: skip
         actual = text_pairs.read(str(self.folder / '[st].csv'))
@@ -195,7 +196,7 @@ class PairsTest(Temporary):
     def test_a_file_that_is_all_held_out(self):
         first = next(i for i in range(200)
                      if hash_bucket(f'question {i}', 20) == 0)  # fmt: skip
-        self.write('s.csv', ['a,b,c', f'question {first},it,he'])
+        self.write('s.csv', ['a,b,negative', f'question {first},it,he'])
         with refused('pairs_all_heldout', 's.csv '):
             text_pairs.read(str(self.folder / '[st].csv'))
 
@@ -237,14 +238,14 @@ class PairsTest(Temporary):
         )  # fmt: skip
 
     def test_the_fingerprint_has_all_that_is_read(self):
-        other = ['a,b,c', *(f'who is {i},me,you' for i in range(3))]
+        other = ['a,b,negative', *(f'who is {i},me,you' for i in range(3))]
         heldout = self.write('h.csv', other)
 
         def fingerprint(*columns, **more):
             actual = text_pairs.read(self.path, columns, heldout, **more)
             return actual.fingerprint
 
-        seen = [fingerprint(), fingerprint('a', 'c', 'b'),
+        seen = [fingerprint(), fingerprint('a', 'negative', 'b'),
                 fingerprint(negatives=0)]  # fmt: skip
         self.write('h.csv', [*other[:-1], 'who is 2,me,him'])
         seen.append(fingerprint())

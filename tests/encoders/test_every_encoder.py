@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from infoword_tf.encoders import ENCODERS, Inputs, Memory
-from infoword_tf.layers import dropout, heads, pointwise
+from infoword_tf.layers import attention, dropout, pointwise
 from infoword_tf.layers.recurrent import CELLS
 from infoword_tf.model import initialise
 from tests import zoo
@@ -296,21 +296,21 @@ DEFAULTS = {
 SITES = {
     # Embeddings, and in each layer weights and both residuals.
     'transformer': [
-        (pointwise, 'norm', 1), (heads, 'softmax_dropout', 3),
+        (pointwise, 'norm', 1), (attention, 'softmax_dropout', 3),
         (pointwise, 'add_norm', 6),
     ],
     'modern': [
-        (pointwise, 'norm', 1), (heads, 'softmax_dropout', 3),
+        (pointwise, 'norm', 1), (attention, 'softmax_dropout', 3),
         (pointwise, 'add', 6),
     ],
     # Embeddings, and of each layer distances too.
     'disentangled': [
-        (pointwise, 'norm', 4), (heads, 'softmax_dropout', 3),
+        (pointwise, 'norm', 4), (attention, 'softmax_dropout', 3),
         (pointwise, 'add_norm', 6),
     ],
     # Embeddings, distances, states; and 4 sites of a stream's block.
     'relative': [
-        (dropout, 'drop', 4), (heads, 'softmax_dropout', 5),
+        (dropout, 'drop', 4), (attention, 'softmax_dropout', 5),
         (pointwise, 'add_norm', 10), (pointwise, 'bias_gelu', 5),
     ],
     # What each layer reads, in both directions, and the last states.

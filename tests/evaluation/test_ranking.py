@@ -7,7 +7,8 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import sparse
 
-from infoword_tf.evaluation import critics, ranking, retrieval
+from infoword_tf.critics import texts as critics
+from infoword_tf.evaluation import ranking, retrieval
 from tests.oracles import frozen, trec_eval
 from tests.refused import refused
 

@@ -3,18 +3,19 @@
 from unittest import mock
 
 from export import signatures
-from infoword_tf.config import (
-    CrossConfig,
-    DenseConfig,
-    LateConfig,
-    LexicalConfig,
-)
+from infoword_tf.config import DenseConfig
+from infoword_tf.critics.cross import CrossConfig
+from infoword_tf.critics.late import LateConfig
+from infoword_tf.critics.lexical import LexicalConfig
 from tests.export import workdirs
 
 LATE = LateConfig((DenseConfig(9, 'gelu'), DenseConfig(5, 'identity', False)),
                   expand=True, skip=('.', 'the'))  # fmt: skip
 FIELDS = {
-    'late': LATE, 'lexical': LexicalConfig(transform=True), 'critic': 'late',
+    'critics': {
+        'late': LATE.written(),
+        'lexical': LexicalConfig(transform=True).written(),
+    },
     'query_length': 9, 'passage_length': 20,
     'prompts': {'query': 'is ', 'document': 'of '},
 }  # fmt: skip
@@ -24,7 +25,8 @@ _OF_PAIRS = {'simcse.critic': 'cross', 'sentences.pairs': 3}
 KINDS = {
     'both': {'fields': FIELDS},
     'pairs': {
-        'settings': _OF_PAIRS, 'fields': {'cross': CrossConfig('tanh')},
+        'settings': _OF_PAIRS,
+        'fields': {'critics': {'cross': CrossConfig('tanh').written()}},
     },
     'pairs_bare': {'settings': _OF_PAIRS},
 }  # fmt: skip

@@ -14,12 +14,14 @@ from scipy import sparse
 
 from export.index import Index
 from infoword_tf import files
-from infoword_tf.config import COSINE, LATE, LEXICAL
+from infoword_tf.critics.cosine import COSINE
+from infoword_tf.critics.late import LATE
+from infoword_tf.critics.lexical import LEXICAL
+from infoword_tf.critics.texts import Tokens, numbers_of
 from infoword_tf.data.documents import Document, passages
-from infoword_tf.evaluation import critics, ranking
+from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation import vectors as vector_files
 from infoword_tf.evaluation.bm25 import Bm25
-from infoword_tf.evaluation.critics import Tokens
 from tests import places
 from tests.refused import refused
 
@@ -176,7 +178,7 @@ class SearchTest(Case):
         vectors = by_critic(critic, texts)
         stored = index._encoded.read(np.arange(12), query)
         np.testing.assert_array_equal(
-            critics.numbers_of(stored), critics.numbers_of(vectors)
+            numbers_of(stored), numbers_of(vectors)
         )
         scores = ranking.comparer(vectors)(query)[0]
         best = np.argsort(-scores)

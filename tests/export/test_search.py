@@ -13,7 +13,8 @@ from absl.testing import absltest
 from export import index as indexes
 from export import search
 from infoword_tf import commands, errors, progress
-from infoword_tf.config import DenseConfig, LateConfig
+from infoword_tf.config import DenseConfig
+from infoword_tf.critics.late import LateConfig
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
 from tasks import retrieval

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.config import LexicalConfig, TaskConfig
-from infoword_tf.evaluation.critics import encode
-from infoword_tf.inference import lexical
+from infoword_tf.config import TaskConfig
+from infoword_tf.critics import CRITICS, lexical
+from infoword_tf.critics.lexical import LexicalConfig
 from infoword_tf.layers import lexical as layers
 from infoword_tf.text.markedpairs import MarkedPairs
 from tests import places
@@ -28,9 +28,19 @@ def loaded():
 
 
 def changed(**late):
+    config, late = loaded().config, dataclasses.replace(LATE, **late)
+    critics = {**config.critics, 'late': late.written()}
+    return loaded().with_config(config.replace(critics=critics))
+
+
+def with_lexical(head):
     config = loaded().config
-    late = dataclasses.replace(config.late, **late)
-    return loaded().with_config(config.replace(late=late))
+    critics = {**config.critics, 'lexical': head.written()}
+    return loaded().with_config(config.replace(critics=critics)).untrained()
+
+
+def encode(model, critic, texts, role):
+    return CRITICS[critic].encode(model, texts, role)
 
 
 def ids_of(model, text, role):
@@ -51,7 +61,7 @@ def states_of(model, ids, hidden=None):
 def vectors_of(model, states):
     """The dense layers of a model and length 1, written out."""
     x = states
-    for layer in model.model.late.dense:
+    for layer in model.model.critics['late'].dense:
         x = x @ layer.kernel.numpy()
         if layer.has_bias:
             x = tf.nn.gelu(x + layer.bias.numpy()).numpy()
@@ -178,7 +188,7 @@ class LexicalTest(absltest.TestCase):
     def expected(self, model, text, role):
         """log(1 + relu(max over tokens of s . e + b)), [V]."""
         ids = ids_of(model, text, role)
-        head, scores = model.model.lexical, states_of(model, ids)
+        head, scores = model.model.critics['lexical'], states_of(model, ids)
         if head.transform:
             scores = head.transformed(scores).numpy()
         scores = scores @ model.encoder.embedding_table.numpy().T
@@ -230,9 +240,7 @@ class LexicalTest(absltest.TestCase):
              {'\u2581hello': 'hello', '<0x41>': 'A', '\u2581': '\u2581'}),
             (pieces, {'\u2581form': 'form', 'er': 'er'}),
         ):  # fmt: skip
-            workdir = types.SimpleNamespace(tokenizer=tokenizer)
-            states = types.SimpleNamespace(workdir=workdir)
-            spelled = lexical.LexicalWeights(states).spelled
+            spelled = lexical.spelled(tokenizer)
             ids = map(tokenizer.vocabulary.index, expected)
             self.assertEqual(
                 [spelled[i] for i in ids], [*expected.values()]
@@ -241,8 +249,7 @@ class LexicalTest(absltest.TestCase):
     @eagerly()
     def test_states_themselves(self):
         """Without a transform, which an encoder alone does not have."""
-        config = loaded().config.replace(lexical=LexicalConfig())
-        model = loaded().with_config(config).untrained()
+        model = with_lexical(LexicalConfig())
         actual = model.encode_sparse(TEXTS).toarray()
         for text, weights in zip(TEXTS, actual, strict=True):
             expected = self.expected(model, text, 'passage')
@@ -252,11 +259,10 @@ class LexicalTest(absltest.TestCase):
     def test_one_number_a_token(self):
         """The largest score of a token counts; special tokens have none."""
         head = LexicalConfig('tokens', activation='relu', top_k=3)
-        config = loaded().config.replace(lexical=head)
-        model, text = loaded().with_config(config).untrained(), TEXTS[2]
+        model, text = with_lexical(head), TEXTS[2]
         (actual,) = model.encode_sparse([text]).toarray()
         ids = ids_of(model, text, 'passage')
-        kernel = model.model.lexical.kernel.numpy()[:, 0]
+        kernel = model.model.critics['lexical'].kernel.numpy()[:, 0]
         numbers = np.maximum(states_of(model, ids) @ kernel + 1, 0)
         best = {}
         for i, x in zip(ids[1:-1], numbers[1:-1], strict=True):

@@ -404,7 +404,7 @@ class EncodeTest(parameterized.TestCase):
             self.model.encode(['a'], layers=3)
         ict = self.model.model.objectives['ict']
         with (
-            mock.patch.object(ict, 'critic', 'late'),
+            mock.patch.object(type(ict.form), 'poolings', {}),
             refused('pooling_not_learned', 'weighted'),
         ):
             self.model.encode(['a'], pooling='weighted')

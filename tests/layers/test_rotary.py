@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from infoword_tf.layers import heads
+from infoword_tf.layers import attention
 from infoword_tf.layers.rotary import Turn, rotate, split_turned, turns
 from tests.layers.operations import KEY, B, D, H, Operation, T, operation_test
 
@@ -74,7 +74,7 @@ class TurnsTest(parameterized.TestCase):
         turn = turns(tf.constant(PLACES), D // H, 100.0)
         how = {'heads': H, 'count': 3, 'key': key}
         q, k, v = split_turned(x, turn, turned=2, **how)
-        plain_q, plain_k, plain_v = heads.split_heads(x, None, **how)
+        plain_q, plain_k, plain_v = attention.split_heads(x, None, **how)
         np.testing.assert_array_equal(v, plain_v)
         for one, two in ((q, plain_q), (k, plain_k)):
             self.assertGreater(np.abs(one - two).max(), 0.5)

@@ -42,8 +42,8 @@ class ContrastTest(absltest.TestCase):
         config = zoo.config('ict', rate=0.0)
         self.objective = Model(config, zoo.SPECIALS).objectives['ict']
         self.w = random.standard_normal(D)
-        self.objective.pooling_kernel.assign(self.w)
-        self.objective.log_scale.assign(-1.0)
+        self.objective.form.pooling_kernel.assign(self.w)
+        self.objective.form.log_scale.assign(-1.0)
         self.lengths = {
             'passage': np.array([5, 4, 3, 5]),
             'sentence': np.array([2, 3, 1, 2]),
@@ -153,9 +153,9 @@ class ContrastTest(absltest.TestCase):
             self.assertTrue(np.isfinite(gradient).all())
 
     def test_the_scale_ends_at_100(self):
-        self.objective.log_scale.assign(50.0)
+        self.objective.form.log_scale.assign(50.0)
         at_limit = self.outcome()
-        self.objective.log_scale.assign(np.log(5.0))
+        self.objective.form.log_scale.assign(np.log(5.0))
         np.testing.assert_allclose(
             sums(at_limit), sums(self.outcome()), rtol=1e-5
         )
@@ -341,9 +341,9 @@ class WordsTest(absltest.TestCase):
         model = Model(zoo.config('ict_words', rate=0.0), zoo.SPECIALS)
         self.objective = model.objectives['ict']
         self.kernel = self.random.standard_normal(D)
-        self.objective.pooling_kernel.assign(self.kernel)
+        self.objective.form.pooling_kernel.assign(self.kernel)
         self.w = self.random.standard_normal(24)
-        self.objective.word_kernel.assign(self.w)
+        self.objective.form.word_kernel.assign(self.w)
         self.counts = zoo.statistics().training
 
     def make(self, side):
@@ -360,7 +360,7 @@ class WordsTest(absltest.TestCase):
     def expected(self, view, states, lengths):
         """[B, D + 24] of length 1, term by term."""
         p = self.counts / self.counts.sum()
-        table = self.objective.word_embeddings.numpy().astype(np.float64)
+        table = self.objective.form.word_embeddings.numpy().astype(np.float64)
         rows = []
         for ids, n in zip(view.ids, lengths, strict=True):
             weights = [
@@ -382,7 +382,7 @@ class WordsTest(absltest.TestCase):
         view = view._replace(
             block_ids=(np.arange(T) >= lengths[:, None]).astype(np.int32)
         )
-        actual = self.objective.text_vectors(
+        actual = self.objective.form.text_vectors(
             view.ids, view.block_ids == 0, states, self.counts
         )
         np.testing.assert_allclose(
@@ -394,14 +394,14 @@ class WordsTest(absltest.TestCase):
         states = self.random.standard_normal((1, 6, D)).astype(np.float32)
         ids = np.array([[zoo.CLS, zoo.SEP, 0, 0, 0, 0]], np.int32)
         actual = [
-            self.objective.text_vectors(
+            self.objective.form.text_vectors(
                 ids[:, :n], np.arange(n)[None] < 2, states[:, :n], self.counts
             )
             for n in (2, 3, 6)
         ]
         for vector in actual[1:]:
             np.testing.assert_allclose(vector, actual[0], atol=1e-6)
-        table = self.objective.word_embeddings.numpy().astype(np.float64)
+        table = self.objective.form.word_embeddings.numpy().astype(np.float64)
         w = np.exp(table[[zoo.CLS, zoo.SEP]] @ self.w)
         mean = w @ table[[zoo.CLS, zoo.SEP]]
         np.testing.assert_allclose(

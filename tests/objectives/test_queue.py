@@ -91,7 +91,7 @@ class QueueTest(parameterized.TestCase):
             weight.assign(weight + random.normal(0, 0.1, weight.shape))
         objective, state = model.objectives[row], model.empty_state(8)
         if row == 'ict':
-            objective.log_scale.assign(0.0)
+            objective.form.log_scale.assign(0.0)
         copied = {n: np.array(x) for n, x in
                 state[f'objectives/{row}'].empty.items()}  # fmt: skip
         queued = {

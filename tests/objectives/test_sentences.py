@@ -440,7 +440,7 @@ class CutTest(absltest.TestCase):
         all_views = zoo.views_of(case.resolved)
         batch = model.batches(all_views, zoo.statistics(), KEY)[0]['simcse']
         view = all_views['sentences']
-        cut_mask = model.objectives['simcse']._cut_mask(batch, view).numpy()
+        cut_mask = model.objectives['simcse'].form.cut_mask(batch, view).numpy()
         seen = set()
         for row, j in np.argwhere(view.weights['simcse'] > 0):
             second = cut_mask[row][view.block_ids[row] == 2 * j + 1]
@@ -469,7 +469,7 @@ class CutTest(absltest.TestCase):
         all_views = zoo.views_of(case.resolved)
         batch = model.batches(all_views, zoo.statistics(), KEY)[0]['simcse']
         view, objective = all_views['sentences'], model.objectives['simcse']
-        cut_mask = objective._cut_mask(batch, view).numpy()
+        cut_mask = objective.form.cut_mask(batch, view).numpy()
         for row, j in np.argwhere(view.weights['simcse'] > 0):
             actual = cut_mask[row][view.block_ids[row] == j]
             np.testing.assert_array_equal((actual == 0).sum(1), int(0.2 * D))

@@ -84,7 +84,12 @@ def write_config(path, similarity, **more):
     )
 
 
-def config(similarity, **more):
+def config(similarity, critic='cosine', late=None, **more):
     """Returns a config of no model that there is."""
     encoder = EncoderConfig('lookup', {'vocab_size': BUCKETS})
-    return Config(encoder, {}, 32, similarity=similarity, **more)
+    critics = {critic: None}
+    if late is not None:
+        critics['late'] = late.written()
+    return Config(
+        encoder, {}, 32, similarity=similarity, critics=critics, **more
+    )

@@ -16,10 +16,11 @@ from scipy import sparse
 
 import infoword_tf
 from infoword_tf import files
-from infoword_tf.config import DenseConfig, LateConfig
+from infoword_tf.config import DenseConfig
+from infoword_tf.critics.late import LateConfig
+from infoword_tf.critics.texts import Tokens
 from infoword_tf.evaluation import ranking, trec
 from infoword_tf.evaluation import retrieval as evaluation
-from infoword_tf.evaluation.critics import Tokens
 from tasks import retrieval
 from tests import places
 from tests.tasks import command, counting
@@ -92,6 +93,7 @@ class RetrievalStandIn:
             late=LATE,
         )  # fmt: skip
         self.late, self.lexical = map(CriticStandIn, ('late', 'lexical'))
+        self.by_critic = {'late': self.late, 'lexical': self.lexical}
         random = np.random.default_rng(seed or 0)
         self.seeds, self.prompts = [], set()
         self.weight = 1 if seed is None else random.standard_normal(BUCKETS)
@@ -384,8 +386,8 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         """
         counts, exported = collections.Counter(), retrieval.exported
 
-        def counting_calls(*choices):
-            encode, similarity = exported(*choices)
+        def counting_calls(*choices, **more):
+            encode, similarity = exported(*choices, **more)
 
             def counted(texts, role):
                 counts[role] += len(texts)

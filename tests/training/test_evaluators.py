@@ -188,10 +188,10 @@ class Spelled:
     """Vectors that texts spell out, as '1 0'."""
 
     def __init__(self, similarity='cosine', critic='cosine'):
-        self.late = self.lexical = self
+        self.by_critic = {'late': self, 'lexical': self}
         self.config = types.SimpleNamespace(
             similarity=similarity, prompt_for=lambda role: None, critic=critic,
-            late=types.SimpleNamespace(mean=False),
+            critics={'late': {'dense': []}},
         )
 
     def tokenize(self, texts, prompt=None):

@@ -9,7 +9,9 @@ from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
-from infoword_tf.config import Config, EncoderConfig, Layout, LexicalConfig
+from infoword_tf.config import Config, EncoderConfig, Layout
+from infoword_tf.critics.cross import CrossCritic
+from infoword_tf.critics.lexical import LexicalConfig
 from infoword_tf.data.examples import format_texts
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.inference.states import end_places
@@ -178,10 +180,11 @@ class OnwardTest(places.Folder, parameterized.TestCase):
     def test_heads_of_masked_words_trained_here(self, encoder, sizes, form):
         """ModernBERT's have any activation there, ELECTRA's the exact GELU."""
         lexical = LexicalConfig(transform=True, transform_activation=form)
+        critics = {'lexical': lexical.written()}
         workdir = workdirs.write(
             self.folder / 'own', ('mlm',), encoder,
             settings={'mlm.transform': True}, arguments=sizes,
-            fields={'lexical': lexical},
+            fields={'critics': {'cosine': None, **critics}},
         )  # fmt: skip
         config = Config.read(workdir)
         self.assertIsNone(config.rows['mlm'].settings['transform_activation'])
@@ -205,7 +208,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
             for x in (first, again)
         )
         np.testing.assert_array_equal(one, other)
-        first.workdir.config = first.config.replace(critic='lexical')
+        first.workdir.config = first.config.replace(critics=critics)
         out = self.folder / 'splade'
         out.mkdir()
         sentence_transformers.write(out, first)
@@ -213,7 +216,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         self.assertEqual(written['classifier_activation'], 'gelu_new')
         _, vectors = sentence_transformers.read(out)
         config, *_ = converted.make(huggingface.read(out), vectors)
-        self.assertEqual(config.lexical, lexical)
+        self.assertEqual(config.critics, critics)
 
     @parameterized.parameters(
         ('pairs', 'BertForSequenceClassification', ['Transformer']),
@@ -226,7 +229,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         self.assertGreater(np.ptp(expected), 1e-3)
         (self.folder / 'bare').mkdir()
         dropped = huggingface.write(self.folder / 'bare', loaded)
-        score = [] if kind == 'pairs' else [huggingface.PAIR_SCORE]
+        score = [] if kind == 'pairs' else [CrossCritic.described]
         self.assertEqual(dropped, score)
         convert.write(critics.workdir(kind), output, 'sentence_transformers')
         config, settings = (
@@ -260,7 +263,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         self.assertIn('how long a query', dropped[1])
         head = PairScore(loaded.encoder, 'gelu_norm')
         with (
-            mock.patch.object(loaded.model, 'pair', head),
+            mock.patch.dict(loaded.model.critics, cross=head),
             refused('pooler_not_public', 'gelu_norm', 'tanh'),
         ):
             sentence_transformers.write(self.folder / 'out', loaded)
@@ -269,6 +272,12 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         workdir = self.converted('electra_generator')
         answers = infoword_tf.load(workdir).fill_mask('a [MASK]', top_k=3)
         self.assertLen(answers[0], 3)
+
+
+class WritersTest(parameterized.TestCase):
+    def test_of_a_critic_that_no_public_model_has(self):
+        with refused('critic_not_public', 'mine', '--format=huggingface'):
+            sentence_transformers._writer_of('mine')
 
 
 class ActivationTest(parameterized.TestCase):

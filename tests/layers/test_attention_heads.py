@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
 
-from infoword_tf.layers import heads
+from infoword_tf.layers import attention
 from tests.layers.operations import (
     KEY,
     B,
@@ -22,7 +22,9 @@ from tests.layers.operations import (
 def heads_operation(count, bias=True):
     def run(inputs, key, rate=0.0):
         extra = {'bias': None, **inputs}
-        return list(heads.split_heads(**extra, heads=H, count=count, key=key))
+        return list(
+            attention.split_heads(**extra, heads=H, count=count, key=key)
+        )
 
     shapes = {'x': (B, T, count * D)}
     if bias:
@@ -31,7 +33,7 @@ def heads_operation(count, bias=True):
 
 
 def softmax(inputs, key, rate=0.0):
-    return [heads.softmax_dropout(**inputs, key=key, rate=rate)]
+    return [attention.softmax_dropout(**inputs, key=key, rate=rate)]
 
 
 OperationTest = operation_test({
@@ -51,7 +53,7 @@ class SoftmaxDropoutTest(absltest.TestCase):
         for key in (None, KEY):
             with tf.GradientTape() as tape:
                 tape.watch(scores)
-                weights = heads.softmax_dropout(scores, key=key)
+                weights = attention.softmax_dropout(scores, key=key)
                 total = tf.reduce_sum(weights * [1.0, 2.0, 3.0])
             np.testing.assert_allclose(weights[0, 0], expected, atol=1e-6)
             gradient = tape.gradient(total, scores).numpy()

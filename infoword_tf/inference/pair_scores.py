@@ -1,7 +1,7 @@
 """One number for two texts that are encoded as one: rerankers.
 
-It is the score of the critic `cross`, or of a row of people's labels that gives
-a pair one number, as public rerankers have it.
+It is that of a critic of pairs, or of a row of people's labels that gives a
+pair one number, as public rerankers have it.
 
 Glossary of shapes: n pairs.
 """
@@ -15,15 +15,16 @@ import tensorflow as tf
 
 from infoword_tf import errors
 from infoword_tf import progress as progress_bars
+from infoword_tf.critics import CRITICS
+from infoword_tf.critics.cross import scoring
 from infoword_tf.inference.classes import Classes
 from infoword_tf.inference.states import Predictor, cls_places
-from infoword_tf.objectives.critics import scoring
 from infoword_tf.text import strings
 
 Tensor = Any
 
 
-class Cross(Predictor):
+class PairScores(Predictor):
     """The scores that a workdir gives pairs of texts."""
 
     @functools.cached_property
@@ -36,9 +37,17 @@ class Cross(Predictor):
         return [row for row in scoring(rows) if 2 in classes.sides(row)]
 
     @property
+    def _head(self) -> Any:
+        """The layer of a critic that scores pairs; None: none."""
+        for name, critic in CRITICS.items():
+            if critic.of_pairs and critic.of(self.config) is not None:
+                return self.workdir.model.critics[name]
+        return None
+
+    @property
     def available(self) -> bool:
         """True if the model scores pairs."""
-        return self.config.cross is not None or bool(self._rows)
+        return self._head is not None or bool(self._rows)
 
     @property
     def row(self) -> str | None:
@@ -47,7 +56,7 @@ class Cross(Predictor):
         Raises:
             ValueError: this model scores no pairs.
         """
-        if self.config.cross is not None:
+        if self._head is not None:
             return None
         for row in self._rows:
             return row
@@ -66,7 +75,7 @@ class Cross(Predictor):
         """
         places = cls_places(self.workdir.template, ids, lengths)
         states = self.states(ids, lengths, places=places, second=second)
-        return self.workdir.model.pair.scores(states)
+        return self._head.scores(states)
 
     def text_scores(
         self,

@@ -1,9 +1,9 @@
-"""Texts as critics compare them, for search, in NumPy and SciPy.
+"""Texts as searches compare them, in NumPy and SciPy.
 
-    critic    texts                      compared by
-    cosine    vectors [n, D]             cosine, or product
-    late      `Tokens`                   `late_scores`
-    lexical   csr_array [n, V]           product
+    texts               of the critic    compared by
+    vectors [n, D]      cosine           cosine, or product
+    `Tokens`            late             `late_scores`
+    csr_array [n, V]    lexical          product
 
 All three have `shape`, are indexed by numbers of texts, and hold float32.
 
@@ -16,8 +16,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-
-from infoword_tf.config import LATE, LEXICAL
 
 Texts = Any  # vectors [n, D], Tokens or csr_array [n, V]
 # Tokens of a and of b that are compared at once: 16 MiB of products.
@@ -153,33 +151,6 @@ def _parts(
         begins = (ends - texts.sizes[full])[part] - begin
         yield full[part], begins, texts.vectors[begin : ends[part][-1]]
         done = part.stop
-
-
-def encode(
-    loaded: Any, critic: str, texts: Any, role: str | None, **settings: Any
-) -> Texts:
-    """Encodes texts of a role for a critic.
-
-    Args:
-        loaded: an inference.loaded.Loaded.
-        critic: in CRITICS, but not `cross`.
-        texts: a list of strings, or as `late.tokenize` or `lexical.tokenize`
-            returns.
-        role: in ROLES; None: vectors with the default prompt.
-        settings: arguments of `encode` of vectors, `late` or `lexical`.
-    """
-    config = loaded.config
-    if critic not in (LATE, LEXICAL):
-        prompt = None if role is None else config.prompt_for(role)
-        return loaded.encode(texts, prompt=prompt, **settings)
-    part = getattr(loaded, critic)
-    encode = part.encode if isinstance(texts, list) else part.encode_tokenized
-    encoded = encode(texts, role=role, **settings)
-    if critic == LEXICAL:
-        return encoded
-    tokens = Tokens.of(encoded)
-    is_mean = role == 'query' and config.late.mean
-    return averaged(tokens) if is_mean else tokens
 
 
 def averaged(queries: Tokens) -> Tokens:
