@@ -91,3 +91,20 @@ class ReplacedTest(absltest.TestCase):
     def test_what_replaces_names_no_group(self):
         actual = normalizers.Replaced('(a)', r'\1')(tf.constant(['bab']))
         self.assertEqual(actual.numpy().tolist(), [rb'b\1b'])
+
+    def test_bytes_of_each_character(self):
+        """A replacement has the last character of a match, all others theirs.
+        """
+        replaced = normalizers.Replaced('a中+', 'xy')
+        texts = ['cda中中e', '', 'a中']
+        actual = replaced.characters(tf.constant([t.encode() for t in texts]))
+        codes = ''.join(map(chr, actual.codes.numpy().tolist()))
+        self.assertEqual(codes, 'cdxyexy')
+        self.assertEqual(actual.splits.numpy().tolist(), [0, 5, 5, 7])
+        # c d a 中 中 e: bytes 0, 1, 2, 3 to 5, 6 to 8, 9.
+        self.assertEqual(
+            actual.starts.numpy().tolist(), [0, 1, 6, 6, 9, 1, 1]
+        )
+        self.assertEqual(
+            actual.ends.numpy().tolist(), [1, 2, 9, 9, 10, 4, 4]
+        )

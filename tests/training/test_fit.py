@@ -42,6 +42,20 @@ class CountTest(absltest.TestCase):
         )
 
 
+class PaceTest(absltest.TestCase):
+    def test_numbers_are_rounded_up_to_logging_steps(self):
+        self.assertEqual(
+            fit.make_pace(1000, 20, 50, 130), fit.Pace(1000, 20, 60, 140)
+        )
+
+    def test_by_default_ten_evaluations_and_a_checkpoint_in_1000(self):
+        self.assertEqual(fit.make_pace(4321), fit.Pace(4321, 86, 516, 516))
+        self.assertEqual(
+            fit.make_pace(50_000), fit.Pace(50_000, 100, 5000, 1000)
+        )
+        self.assertEqual(fit.make_pace(7), fit.Pace(7, 1, 1, 1))
+
+
 class GoalTest(absltest.TestCase):
     """Selection of weights, and early ends."""
 
