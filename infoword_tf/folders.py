@@ -205,8 +205,9 @@ def with_workdirs(
 
 
 def _digest(folder: pathlib.Path) -> str:
-    """Hashes the names and bytes of all files that conversion may read."""
+    """Hashes the commit, and names and bytes of files that conversion reads."""
     hashed = hashlib.blake2b(str(_FORM).encode(), digest_size=10)
+    hashed.update(hub.commit_of(folder).encode())  # which config.json names
     if base := adapted_by(folder):
         hashed.update(_digest(base).encode())
     for path in sorted(folder.rglob('*')):

@@ -10,8 +10,9 @@ import numpy as np
 from absl.testing import parameterized
 
 import infoword_tf
+from export import card
 from infoword_tf import folders, hub
-from infoword_tf.config import WEIGHTS
+from infoword_tf.config import WEIGHTS, Config
 from infoword_tf.data import corpora
 from infoword_tf.training import begin
 from tasks import classify
@@ -181,6 +182,21 @@ class LoadTest(HubCase):
             vectors.append(loaded.encode(['a cab', 'bad'], progress=False))
         np.testing.assert_array_equal(*vectors)
         self.assertTrue((workdir / WEIGHTS).is_file())
+
+    def test_the_commit_is_recorded(self):
+        """So that equal files of two revisions are told apart."""
+        source = public.write(self.folder / 'bert', 'bert')
+        for number in range(2):
+            self.hub.add('models/o/bert', source)
+            with eagerly():
+                workdir = folders.workdir_of('hf://o/bert', begin.convert)
+            commit = hubserver.commit_of('models/o/bert', number)
+            self.assertEqual(
+                Config.read(workdir).run, {'source': f'hf://o/bert@{commit}'}
+            )
+        # A model card has it as it is, no path of this machine.
+        source = Config.read(workdir).run['source']
+        self.assertEqual(card.portable(source), source)
 
 
     def test_adapters_of_a_model_there(self):

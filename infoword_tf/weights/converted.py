@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf import errors
+from infoword_tf import errors, hub
 from infoword_tf.config import (
     Config,
     DenseConfig,
@@ -190,6 +190,7 @@ def make(
         length and min(length, positions)
         for length in (vectors.query_length, vectors.passage_length)
     )
+    where = pathlib.Path(source.where)
     config = Config(
         encoder=EncoderConfig(source.encoder.name, arguments),
         rows=rows,
@@ -211,7 +212,7 @@ def make(
         query_length=query_length,
         passage_length=passage_length,
         labels=source.labels if has_labels else (),
-        run={'source': pathlib.Path(source.where).name},
+        run={'source': hub.commit_of(where) or where.name},
     )
     model = Model(config, tokenizer.specials, seed=None, auxiliaries=False)
     variables, naming = model.exported, naming.at(row_by_head)
