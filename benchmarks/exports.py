@@ -25,7 +25,8 @@ from export import bundle
 from infoword_tf import commands
 from infoword_tf.choices import flag
 from infoword_tf.critics import CRITICS
-from tasks import retrieval
+from infoword_tf.evaluation import models, stages
+from infoword_tf.evaluation.retrieval import corpus_task
 
 Answer = Callable[[list[str], list[str]], Any]  # queries, passages
 
@@ -55,13 +56,13 @@ def sides_of(
     if CRITICS[critic].of_pairs:
         return {
             'workdir': loaded.score_pairs,
-            'export': retrieval.exported_rate(version, choices.batch_size),
+            'export': models.exported_rate(version, choices.batch_size),
         }
-    exported, _ = retrieval.exported(
+    exported, _ = models.exported(
         version, choices.batch_size, critic=critic
     )
     encoders = {
-        'workdir': retrieval.encoder_of(loaded, critic, progress=False),
+        'workdir': models.encoder_of(loaded, critic, progress=False),
         'export': exported,
     }
     return {
@@ -71,7 +72,7 @@ def sides_of(
 
 
 def _encoded(
-    encode: retrieval.Encoder, queries: list[str], passages: list[str]
+    encode: stages.Encoder, queries: list[str], passages: list[str]
 ) -> Any:
     del queries
     return encode(passages, 'passage')
@@ -126,7 +127,7 @@ def run(choices: ExportsChoices, chosen: Mapping[str, Any]) -> None:
     """
     del chosen
     commands.require(vars(choices), inits='workdirs')
-    task = retrieval.corpus_task('pydocs')
+    task = corpus_task('pydocs')
     size = min(choices.texts, task.size)
     passages = [text for _, text in itertools.islice(task.documents(), size)]
     texts = task.queries[:size], passages

@@ -22,7 +22,7 @@ from export import serving_ops, warmup
 from infoword_tf import errors, files
 from infoword_tf.config import EXPORTED, Config, read_exported
 from infoword_tf.critics import CRITICS
-from tasks import retrieval
+from infoword_tf.evaluation import models
 from tasks import sts as task
 
 if TYPE_CHECKING:  # these import TensorFlow
@@ -97,7 +97,7 @@ def with_dims(loaded: 'Loaded', dims: int | None) -> 'Loaded':
     """
     if dims is not None:
         width = CRITICS[loaded.config.critic].width_in(loaded)
-        retrieval.check_dims(dims, width)
+        models.check_dims(dims, width)
     return loaded.with_config(loaded.config.replace(dims=dims))
 
 

@@ -25,8 +25,8 @@ from infoword_tf.data import tables
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation.bm25 import Bm25
+from infoword_tf.evaluation.stages import Encoder
 from infoword_tf.evaluation.vectors import EncodedTexts
-from tasks.retrieval import Encoder
 
 About = Mapping[str, Any]  # content of index.json
 ABOUT = 'index.json'

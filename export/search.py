@@ -34,7 +34,7 @@ from infoword_tf.critics import CRITICS
 from infoword_tf.critics.texts import Texts
 from infoword_tf.data import corpora, table_documents
 from infoword_tf.errors import UsageError
-from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation import models, ranking, stages
 from infoword_tf.evaluation.retrieval import EXACT
 from infoword_tf.evaluation.vectors import digest
 from tasks import retrieval
@@ -151,7 +151,7 @@ def prepare(
             )
 
     def opened(model: Any) -> Search:
-        encode, _ = retrieval.exported(
+        encode, _ = models.exported(
             path, BATCH_SIZE, model=model, critic=critic
         )
         search = search_of(choices, critic, index, encode)
@@ -170,21 +170,21 @@ def prepare(
 
 
 def search_of(
-    choices: SearchChoices, critic: str, index: Index, encode: retrieval.Encoder
+    choices: SearchChoices, critic: str, index: Index, encode: stages.Encoder
 ) -> Search:
     """Returns a search of an index by a critic; `encode`: of queries."""
     config, _ = read_exported(pathlib.Path(choices.model))
     dims, top = choices.dims, choices.rerank_top or retrieval.RERANKED
     if dims is not None:
-        retrieval.check_critic_dims(critic)
-        retrieval.check_dims(dims, encode(['']).shape[1])
-    rerank = choices.rerank and retrieval.exported_scores(
+        models.check_critic_dims(critic)
+        models.check_dims(dims, encode(['']).shape[1])
+    rerank = choices.rerank and models.exported_scores(
         pathlib.Path(choices.rerank), BATCH_SIZE
     )
 
     def compared(texts: Texts) -> Texts:
         if dims is not None:
-            texts = retrieval.first_numbers(texts, dims, config.normalize)
+            texts = models.first_numbers(texts, dims, config.normalize)
         return ranking.prepared(texts, config.similarity)
 
     def search(

@@ -35,7 +35,7 @@ from infoword_tf import commands, errors
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.data import labelling, tables
 from infoword_tf.data.labelling import TableExamples
-from infoword_tf.evaluation import measures
+from infoword_tf.evaluation import measures, models
 from tasks import retrieval
 
 OUTER, INNER = 10, 5  # folds that score without --dev, and that choose C
@@ -294,7 +294,7 @@ def run(choices: ProbeChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     count = len(train.first)
     # Complains before texts are encoded.
     commands.import_extra('sklearn', 'tasks', 'tasks.probe')
-    encode, _ = retrieval.vectors_of(
+    encode, _ = models.vectors_of(
         choices.init, choices.model, choices.dims, choices.pooling
     )
     probed = probe(encode(texts, None), targets, splits_of(targets, count))

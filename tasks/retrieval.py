@@ -41,50 +41,37 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 import contextlib
 import dataclasses
 import functools
-import hashlib
-import itertools
-import json
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from infoword_tf import commands, errors, files, lazy, progress
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import AUTO, DeviceChoices, again, flag
-from infoword_tf.config import FILE, ROLES, WEIGHTS, Config, read_exported
-from infoword_tf.critics import CRITICS, Critic
-from infoword_tf.critics.texts import Texts, Tokens, nbytes, restored
-from infoword_tf.data import tables
-from infoword_tf.evaluation import bm25, ranking
+from infoword_tf.config import FILE, WEIGHTS, Config, read_exported
+from infoword_tf.critics import CRITICS
+from infoword_tf.evaluation import bm25, models, ranking, stages
 from infoword_tf.evaluation.retrieval import (
-    BLOCK,
     DEPTH,
     Rankings,
     RetrievalTask,
     beir_task,
     candidates,
+    corpus_task,
     measure,
-    repeated,
     tune,
 )
 from infoword_tf.evaluation.stages import Costs, Rate, by_pairs
 from infoword_tf.evaluation.trec import read_run, write_run
 from infoword_tf.evaluation.vectors import (
-    TokenFile,
-    VectorFile,
     digest,
-    file_of,
 )
 from infoword_tf.folders import workdir_of
-from infoword_tf.text import strings
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
 
 RUN = 'run.trec'  # in the workdir
 BM25 = 'bm25'
-VECTORS = 'cosine'  # the critic whose texts are vectors
 RERANKED = 100  # documents of a query that a later stage compares
 
 
@@ -160,57 +147,7 @@ class RetrievalChoices(VectorChoices):
 # ----------------------------------------------------------------------- tasks
 
 
-def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
-    """Builds the search for held-out documents by first sentences.
-
-    Documents of one sentence do not count. Documents with the same rest are
-    relevant to each other's queries, because their vectors cannot differ.
-
-    Raises:
-        ValueError: no such corpus, or no document of two sentences.
-    """
-    from infoword_tf.data import corpora
-
-    corpus = corpora.open_corpus(name, heldout)
-
-    def sentences() -> Iterator[tuple[str, ...]]:
-        every = (document.sentences for document in corpus.heldout())
-        return (document for document in every if len(document) > 1)
-
-    def documents() -> Iterator[tuple[int, str]]:
-        for number, (_, *rest) in enumerate(sentences()):
-            yield number, tables.valid(' '.join(rest))
-
-    size, groups = repeated(text for _, text in documents())
-    if not size:
-        raise errors.InputError(
-            'corpus_without_queries',
-            f'--corpus={name}: no held-out document has two sentences; give '
-            'more text, or name held-out files with --heldout=GLOB',
-        )
-    relevance = {number: {number: 1} for number in range(size)}
-    for group in groups:
-        relevance |= dict.fromkeys(group, dict.fromkeys(group, 1))
-    # All ids are equally long, because ties are ordered by id, as strings.
-    ids = [f'{number:0{len(str(size - 1))}}' for number in range(size)]
-    return RetrievalTask(
-        name,
-        size,
-        documents,
-        [tables.valid(first) for first, *_ in sentences()],
-        [relevance[number] for number in range(size)],
-        [-1] * size,
-        ids,
-        ids,
-        fingerprint=corpus.fingerprint,
-        copies={first: others for first, *others in groups},
-    )
-
-
 # -------------------------------------------------------------------- encoders
-
-# n texts and their role (config.ROLES; None: the default) -> texts of a critic
-Encoder = Callable[[list[str], str | None], Texts]
 
 
 def check_source(choices: VectorChoices, *of_init: str) -> pathlib.Path:
@@ -233,338 +170,7 @@ def check_source(choices: VectorChoices, *of_init: str) -> pathlib.Path:
     return commands.result_folder(choices.workdir)
 
 
-def vectors_of(
-    init: str | None,
-    model: str | None,
-    dims: int | None = None,
-    pooling: str | None = None,
-    layer: int | None = None,
-) -> tuple[Encoder, str]:
-    """Returns an encoder of texts, and the similarity of vectors.
-
-    Those of another critic than the cosine are pooled states, not trained as
-    vectors: a line says so.
-
-    Args:
-        init: a workdir; None with `model`.
-        model: the folder of an export's version.
-        dims: how many of the first numbers of a vector are used; None: all.
-        pooling: as in `Loaded.encode`; of a workdir.
-        layer: the layer that is pooled, 0 the embeddings, without dense layers
-            after pooling; None: as config.json says. Of a workdir.
-
-    Raises:
-        FileNotFoundError: no such model.
-        ValueError: the model cannot be read, or lacks so many numbers or
-            layers.
-    """
-    if model:
-        tell_critic(model, read_exported(pathlib.Path(model))[0])
-        return exported(pathlib.Path(model), 64, dims)
-    import infoword_tf
-
-    loaded = infoword_tf.load(init)
-    tell_critic(init, loaded.config)
-    if layer is not None:
-        depth = loaded.encoder.depth
-        if layer > depth:
-            raise errors.InputError(
-                'no_such_layer',
-                f'--layer={layer}: {init} has layers 0 (its embeddings) to '
-                f'{depth}',
-            )
-        pooling = pooling or loaded.config.pooling
-    if dims is not None:
-        check_dims(dims, loaded.vector_width(pooling))
-    encode = encoder_of(loaded, dims=dims, pooling=pooling, layers=layer)
-    return encode, loaded.config.similarity
-
-
-def tell_critic(path: str, config: Config) -> None:
-    """Prints that pooled states of another critic were not trained."""
-    if not CRITICS[config.critic].has_vector:
-        print(
-            f'{path} compares texts by the critic {config.critic}; its pooled '
-            'states, which are measured here, were not trained as vectors of '
-            'texts (tasks.retrieval measures the critic)',
-            flush=True,
-        )
-
-
-def encoder_of(
-    loaded: 'Loaded', critic: str = VECTORS, **settings: Any
-) -> Encoder:
-    """Makes a workdir an `Encoder`; args as of `Critic.encode`."""
-
-    def encode(texts: list[str], role: str | None) -> Texts:
-        return CRITICS[critic].encode(loaded, texts, role, **settings)
-
-    return encode
-
-
-def check_critic_dims(critic: str) -> None:
-    """Raises ValueError if a critic compares no vectors."""
-    if not CRITICS[critic].has_dims:
-        raise errors.InputError(
-            'dims_without_vectors',
-            f'--dims is of vectors, and the critic {critic} compares none',
-        )
-
-
-def check_dims(dims: int, width: int) -> None:
-    """Raises ValueError if vectors have fewer numbers than `dims`."""
-    if dims > width:
-        raise errors.InputError(
-            'dims_over_width', f'--dims={dims}: vectors have {width} numbers'
-        )
-
-
-def first_numbers(vectors: Texts, dims: int, normalize: bool) -> Texts:
-    """Truncates [n, D] to [n, dims], and restores length 1 if `normalize`.
-
-    Vectors of tokens get back the length that they have, 1 or, of a query
-    whose tokens are averaged, less.
-    """
-    if isinstance(vectors, Tokens):
-        lengths = np.linalg.norm(vectors.vectors, axis=1, keepdims=True)
-        cut = first_numbers(vectors.vectors, dims, True)
-        return vectors.replaced(cut * lengths)
-    vectors = np.ascontiguousarray(vectors[:, :dims])
-    if normalize:
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        vectors = vectors / np.maximum(norms, 1e-12)
-    return vectors
-
-
-def signature_of(
-    folder: pathlib.Path, model: Any, name: str
-) -> Callable[..., Mapping[str, Any]]:
-    """Returns a signature of an export, or raises ValueError."""
-    if name not in model.signatures:
-        raise errors.InputError(
-            'export_without_embed',
-            f'{folder} has no signature `{name}`; name an export of a model '
-            'that has it',
-        )
-    return model.signatures[name]
-
-
-def batched(
-    size: int, *sides: Sequence[str]
-) -> Iterator[tuple[list[int], list[Any]]]:
-    """Yields batches of texts, or of pairs of texts, of like length.
-
-    Yields:
-        Places, and a tensor of each side.
-    """
-    tf = lazy.tensorflow()
-    lengths = [sum(map(len, both)) for both in zip(*sides, strict=True)]
-    order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    for begin in range(0, len(order), size):
-        places = order[begin : begin + size]
-        yield places, [tf.constant([x[i] for i in places]) for x in sides]
-
-
-def exported(
-    folder: pathlib.Path,
-    batch_size: int,
-    dims: int | None = None,
-    model: Any = None,
-    critic: str = VECTORS,
-) -> tuple[Encoder, str]:
-    """Returns an encoder that calls an export, and the similarity.
-
-    Queries and passages go through the signatures that the critic has for
-    their role. `model` is the export, if it is loaded already.
-
-    Raises:
-        FileNotFoundError: the folder holds no export.
-        ValueError: its config cannot be read, it has no signature of the
-            critic, or its vectors are shorter than `dims`.
-    """
-    config, _ = read_exported(folder)  # before TensorFlow is imported
-    if model is None:
-        model = lazy.tensorflow().saved_model.load(str(folder))
-    kind: type[Critic] = CRITICS[critic]
-    signatures = {None: signature_of(folder, model, kind.signature)}
-    for role in ROLES:
-        name = kind.signature_of(config, role, folder)
-        signatures[role] = signature_of(folder, model, name)
-    if dims is not None:
-        check_critic_dims(critic)
-        outputs = signatures[None].structured_outputs
-        check_dims(dims, outputs['embeddings'].shape[-1])
-
-    def embed(texts: list[str], role: str | None = 'passage') -> Texts:
-        # `valid`, since lone surrogates of a command line or of JSON are no
-        # UTF-8. Sorted by length, since that saves padding.
-        several, place = strings.distinct(map(tables.valid, texts))
-        order, encoded = [], []
-        for places, tensors in batched(batch_size, several):
-            outputs = signatures[role](texts=tensors[0])
-            encoded.append({k: v.numpy() for k, v in outputs.items()})
-            order += places
-        vectors = kind.joined(encoded, config, role)[np.argsort(order)[place]]
-        if dims is None:
-            return vectors
-        return first_numbers(vectors, dims, config.normalize)
-
-    return embed, config.similarity
-
-
-def exported_rate(folder: pathlib.Path, batch_size: int) -> Rate:
-    """Returns a function that rates pairs; ValueError: no `score_pairs`."""
-    model = lazy.tensorflow().saved_model.load(str(folder))
-    signature = signature_of(folder, model, 'score_pairs')
-
-    def rate(queries: list[str], passages: list[str]) -> np.ndarray:
-        scores = np.empty(len(queries), np.float32)
-        sides = ([*map(tables.valid, side)] for side in (queries, passages))
-        for places, (texts, pairs) in batched(batch_size, *sides):
-            scores[places] = signature(texts=texts, pairs=pairs)['score']
-        return scores
-
-    return rate
-
-
-def exported_scores(
-    folder: pathlib.Path, batch_size: int
-) -> Callable[[str, list[str]], np.ndarray]:
-    """Returns scores of texts for a query, by an export of any critic."""
-    config, _ = read_exported(folder)
-    if CRITICS[config.critic].of_pairs:
-        rate = exported_rate(folder, batch_size)
-        return lambda query, texts: rate([query] * len(texts), texts)
-    encode, similarity = exported(folder, batch_size, critic=config.critic)
-
-    def scores(query: str, texts: list[str]) -> np.ndarray:
-        a, b = encode([query], 'query'), encode(texts, 'passage')
-        a, b = (ranking.prepared(x, similarity) for x in (a, b))
-        return ranking.comparer(b)(a)[0]
-
-    return scores
-
-
-def mean_of_embeddings(loaded: 'Loaded') -> Encoder:
-    """Returns an encoder that sums the input embeddings of a text's tokens.
-
-    The sum stands for the mean, since vectors are compared by cosine.
-    """
-    from scipy import sparse
-
-    table = np.asarray(loaded.encoder.embedding_table, np.float32)
-
-    def embed(texts: list[str], role: str = 'passage') -> np.ndarray:
-        del role
-        tokens = loaded.tokenizer.tokenize(texts)
-        ids = np.asarray(tokens.flat_values)
-        splits = np.asarray(tokens.row_splits)
-        counts = sparse.csr_array(
-            (np.ones(len(ids), np.float32), ids, splits),
-            shape=(len(texts), len(table)),
-        )
-        return counts @ table
-
-    return embed
-
-
 # -------------------------------------------------------------------- searches
-
-
-def by_vectors(
-    task: RetrievalTask,
-    encode: Encoder,
-    similarity: str,
-    label: str,
-    store: VectorFile | TokenFile | None = None,
-    chosen: np.ndarray | None = None,
-    costs: Costs | None = None,
-) -> Rankings:
-    """Searches by vectors or weights; documents are encoded in blocks.
-
-    Args:
-        task, encode: queries and documents, and the encoder of both.
-        similarity: `cosine` or `dot`.
-        label: of the progress bar.
-        store: has the first documents, and gets others.
-        chosen: candidates, as of `ranking.rescore`, which alone are compared,
-            and encoded where nothing is stored; None: all.
-        costs: gets what this search takes.
-    """
-    queries, costs = encode(task.queries, 'query'), costs or Costs(0)
-    costs.query(lambda query: encode([query], 'query'), task.queries)
-    named = set() if chosen is None else set(chosen.ravel().tolist())
-    with progress.bar(total=task.size, desc=label, unit=' documents') as bar:
-
-        def blocks() -> Iterator[tuple[np.ndarray, Texts]]:
-            done = 0
-            for numbers, texts in task.blocks():
-                end = done + len(numbers)
-                if store is not None and end <= store.rows:
-                    encoded = store.read(done, end)
-                    encoded = restored(encoded, queries)
-                else:
-                    if chosen is not None and store is None:
-                        is_read = [
-                            not named.isdisjoint((n, *task.copies.get(n, ())))
-                            for n in numbers.tolist()
-                        ]
-                        numbers = numbers[is_read]
-                        texts = [*itertools.compress(texts, is_read)]
-                    encoded = costs.encode(encode, texts) if texts else None
-                    if store is not None:
-                        store.append(encoded)
-                done = end
-                if texts:
-                    costs.count(encoded.shape[0], nbytes(encoded))
-                    yield task.with_copies(numbers, encoded)
-                bar.update(len(numbers))
-
-        if chosen is None:
-            return ranking.search(
-                queries, blocks(), DEPTH + 1, similarity, costs.seconds
-            )
-        return ranking.rescore(
-            queries, blocks(), chosen, similarity, costs.seconds
-        )
-
-
-def open_vectors(
-    folder: pathlib.Path, name: str, task: RetrievalTask, **key: Any
-) -> VectorFile | TokenFile:
-    """Opens or creates the file of a task's documents, encoded for a critic.
-
-    `name` is the encoder's; `key` all else that what it makes depends on, with
-    `critic` if texts are no vectors.
-    """
-    key |= {
-        'documents': task.fingerprint,
-        'size': task.distinct,
-        'block': BLOCK,
-    }
-    text = json.dumps(key, sort_keys=True)
-    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    folder.mkdir(parents=True, exist_ok=True)
-    return file_of(folder / f'{name}-{digest}.npy', key.get('critic', VECTORS))
-
-
-def by_words(task: RetrievalTask, costs: Costs | None = None) -> Rankings:
-    """Searches with BM25, see `bm25.Bm25`; `costs` of single queries."""
-    numbers = np.empty(task.size, np.int64)
-
-    def texts() -> Iterator[str]:
-        for place, (number, text) in enumerate(task.documents()):
-            numbers[place] = number
-            yield text
-
-    index = bm25.Bm25(texts())
-    if costs is not None:
-        costs.count(task.size, index.nbytes)
-        costs.query(
-            lambda query: index.search([query], DEPTH + 1, numbers),
-            task.queries,
-        )
-    return index.search(task.queries, DEPTH + 1, numbers)
 
 
 def for_tuning(
@@ -713,8 +319,8 @@ def check_stages(
 ) -> None:
     """Raises UsageError if a stage is no folder, or --rerank_top has none."""
     for name, path in ('first', first), ('rerank', rerank):
-        by_words = name == 'first' and path == BM25
-        if path is not None and not (by_words or pathlib.Path(path).is_dir()):
+        is_bm25 = name == 'first' and path == BM25
+        if path is not None and not (is_bm25 or pathlib.Path(path).is_dir()):
             raise errors.UsageError(
                 'stage_of_no_model',
                 f'--{name}={path}: there is no such workdir or export',
@@ -787,7 +393,7 @@ class Stage(NamedTuple):
     """
 
     critic: str
-    encode: Encoder | None
+    encode: stages.Encoder | None
     similarity: str
     rate: Rate | None
     source: Sequence[Any] = ()
@@ -800,10 +406,10 @@ def stage_of_export(choices: RetrievalChoices, folder: pathlib.Path) -> Stage:
     critic = choices.critic or config.critic
     if CRITICS[critic].of_pairs:
         if choices.dims is not None:
-            check_critic_dims(critic)
-        rate = exported_rate(folder, choices.batch_size)
+            models.check_critic_dims(critic)
+        rate = models.exported_rate(folder, choices.batch_size)
         return Stage(critic, None, '', rate)
-    encode, similarity = exported(
+    encode, similarity = models.exported(
         folder, choices.batch_size, choices.dims, critic=critic
     )
     key = _key(choices, critic)
@@ -826,7 +432,7 @@ def stage_of(
     critic, config = choices.critic or loaded.config.critic, loaded.config
     kind = CRITICS[critic]
     if choices.dims is not None:
-        check_critic_dims(critic)
+        models.check_critic_dims(critic)
     if kind.of_pairs:
         rate = functools.partial(
             loaded.score_pairs, batch_size=choices.batch_size
@@ -834,10 +440,10 @@ def stage_of(
         return Stage(critic, None, '', rate)
     settings = {'batch_size': choices.batch_size, 'progress': False}
     if choices.dims is not None:
-        check_dims(choices.dims, kind.width_in(loaded))
+        models.check_dims(choices.dims, kind.width_in(loaded))
     if kind.has_dims:
         settings['dims'] = choices.dims
-    encode = encoder_of(loaded, critic, **settings)
+    encode = models.encoder_of(loaded, critic, **settings)
     key = key | _key(choices, critic)
     return Stage(critic, encode, config.similarity, None, source, key)
 
@@ -876,12 +482,12 @@ def search_all(
         else:
             store = None
             if stage.source and choices.vectors is not None:
-                store = open_vectors(
+                store = stages.open_vectors(
                     pathlib.Path(choices.vectors),
                     name if name == 'untrained' else 'model', task,
                     weights=digest(*stage.source), **stage.key,
                 )  # fmt: skip
-            ranked = by_vectors(
+            ranked = stages.by_vectors(
                 task, stage.encode, stage.similarity, LABELS[name], store,
                 chosen, taken,
             )  # fmt: skip
@@ -910,7 +516,7 @@ def search_all(
     words = before = None
     others = dataclasses.replace(choices, dims=None, critic=None)
     if choices.first == BM25:
-        before = words = by_words(task, words_costs)
+        before = words = stages.by_words(task, words_costs)
     elif choices.first is not None:
         _, stage = opened(others, choices.first)
         results['first_stage'] = before = search('first_stage', stage)
@@ -926,7 +532,7 @@ def search_all(
     if choices.rerank is not None:
         _, stage = opened(others, choices.rerank)
         results['reranked'] = search('reranked', stage, results['model'])
-    results['bm25'] = words or by_words(task, words_costs)
+    results['bm25'] = words or stages.by_words(task, words_costs)
     if choices.costs:
         costs['bm25'] = words_costs
     for name, row in ('model', 'hybrid'), ('reranked', 'reranked_hybrid'):
@@ -962,7 +568,8 @@ def _baselines(
         )
         results['untrained'] = search('untrained', untrained, before)
     for name, of in ('untrained_embeddings', fresh), ('embeddings', loaded):
-        mean = Stage(VECTORS, mean_of_embeddings(of), 'cosine', None)
+        encode = models.mean_of_embeddings(of)
+        mean = Stage(models.VECTORS, encode, 'cosine', None)
         results[name] = search(name, mean)
     return results
 

@@ -37,7 +37,7 @@ import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
-from infoword_tf.evaluation import measures
+from infoword_tf.evaluation import measures, models
 from infoword_tf.evaluation.sts import (
     SETS,
     Encode,
@@ -155,7 +155,7 @@ def run(choices: StsChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     path = pathlib.Path(choices.data)
     sets = read_sets(path)
     pairs = None if sets else read(path)
-    encode, similarity = retrieval.vectors_of(
+    encode, similarity = models.vectors_of(
         choices.init, choices.model, choices.dims
     )
     embed = functools.partial(encode, role=None)

@@ -41,7 +41,7 @@ import numpy as np
 
 from infoword_tf import commands, errors
 from infoword_tf.choices import flag
-from infoword_tf.evaluation import bitext
+from infoword_tf.evaluation import bitext, models
 from tasks import retrieval
 
 SHOWN = ('accuracy', 'f1')  # in the table
@@ -147,7 +147,7 @@ def run(choices: TatoebaChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             'cosine has none',
         )
     bitexts = bitext.read(pathlib.Path(choices.data_dir), choices.languages)
-    encode, _ = retrieval.vectors_of(
+    encode, _ = models.vectors_of(
         choices.init, choices.model, choices.dims, choices.pooling,
         choices.layer,
     )  # fmt: skip

@@ -80,13 +80,15 @@ ENCODER = vectors, 'cosine'
 ONE = {'init': '{}/one', 'workdir': '{}/out'}
 TWO = {'init': '{}/two', 'workdir': '{}/other'}
 EXPORT = {'model': '{}/one', 'workdir': '{}/out'}
-VECTORS_OF = {'tasks.retrieval.vectors_of': lambda *_: ENCODER}
+VECTORS_OF = {'infoword_tf.evaluation.models.vectors_of': lambda *_: ENCODER}
 
 
 def faked(*names):
     """Replaces the parts of a search, and others of `tasks.retrieval`."""
-    parts = 'by_vectors', 'by_words', 'ranking.hybrid', 'write_run', 'finish'
+    parts = 'ranking.hybrid', 'write_run', 'finish'
     every = [f'tasks.retrieval.{name}' for name in (*parts, *names)]
+    searches = 'by_vectors', 'by_words'
+    every += [f'infoword_tf.evaluation.stages.{name}' for name in searches]
     return dict.fromkeys(['infoword_tf.load', *every], FAKE)
 
 
@@ -183,11 +185,11 @@ WAYS = {
         **EXPORT, 'corpus': 'text:{}/a.txt', 'vectors': '{}/kept',
     }, {
         'model': '{}/two', 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
-        'batch_size': Into(5, ('retrieval_exported',)),
-        'dims': Into(3, ('retrieval_exported',)),
+        'batch_size': Into(5, ('models_exported',)),
+        'dims': Into(3, ('models_exported',)),
         'vectors': '{}/kept2', 'init': '{}/one',
     }, {
-        'tasks.retrieval.exported': lambda *_: ENCODER,
+        'infoword_tf.evaluation.models.exported': lambda *_: ENCODER,
         'tasks.retrieval.read_exported': lambda _: (zoo.config('simcse'), {}),
         **faked('encoder_of', 'digest', 'open_vectors', 'check_dims'),
     }),
@@ -326,8 +328,8 @@ WAYS = {
     }, {
         'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
         'export.search.digest': 'digest',
-        'export.search.retrieval.exported': lambda *_, **__: ENCODER,
-        'export.search.retrieval.first_numbers': SPY,
+        'infoword_tf.evaluation.models.exported': lambda *_, **__: ENCODER,
+        'infoword_tf.evaluation.models.first_numbers': SPY,
         'export.search.Index': Made(lambda folder: of_no_index(folder)),
     }, ('a question',)),
     'convert': Way('infoword_tf.convert', {

@@ -39,13 +39,13 @@ from infoword_tf.data import (
 )
 from infoword_tf.data import store as stores
 from infoword_tf.data.documents import Document
-from infoword_tf.evaluation import judgements, vectors
+from infoword_tf.evaluation import judgements, stages, vectors
 from infoword_tf.text import normalization
 from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from infoword_tf.training import guide, optim, record
 from infoword_tf.training.build import shape_of
-from tasks import classify, retrieval, squad, teacher
+from tasks import classify, squad, teacher
 from tests import places, zoo
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -218,8 +218,8 @@ def of_retrieval(folder, name, documents, size, block, **key):
     task = types.SimpleNamespace(
         fingerprint=documents, size=size, distinct=size
     )
-    with mock.patch.object(retrieval, 'BLOCK', block):
-        return retrieval.open_vectors(folder, name, task, **key).path.name
+    with mock.patch.object(stages, 'BLOCK', block):
+        return stages.open_vectors(folder, name, task, **key).path.name
 
 
 def of_folder(folder, name, text, time, other, chosen=None):
@@ -356,7 +356,7 @@ KEYS = {
         'begins': ([0, 2], [0, 1]), 'places': ([0], [1]), 'row': (
             'span', 'label'), 'span': ([0], [1]),
     }, {'label': ([0], [1])}),
-    'retrieval.open_vectors': Key(of_retrieval, {
+    'stages.open_vectors': Key(of_retrieval, {
         'name': ('model', 'untrained'), 'documents': ('0', '1'),
         'size': (1, 2), 'block': (1024, 512), 'dims': (None, 8),
         'weights': ('0', '1'), 'batch_size': (32, 64), 'seed': (0, 1),

@@ -99,6 +99,53 @@ class RetrievalTask(NamedTuple):
         return np.array([*itertools.chain(*groups)]), texts[places]
 
 
+def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
+    """Builds the search for held-out documents by first sentences.
+
+    Documents of one sentence do not count. Documents with the same rest are
+    relevant to each other's queries, because their vectors cannot differ.
+
+    Raises:
+        ValueError: no such corpus, or no document of two sentences.
+    """
+    from infoword_tf.data import corpora
+
+    corpus = corpora.open_corpus(name, heldout)
+
+    def sentences() -> Iterator[tuple[str, ...]]:
+        every = (document.sentences for document in corpus.heldout())
+        return (document for document in every if len(document) > 1)
+
+    def documents() -> Iterator[tuple[int, str]]:
+        for number, (_, *rest) in enumerate(sentences()):
+            yield number, tables.valid(' '.join(rest))
+
+    size, groups = repeated(text for _, text in documents())
+    if not size:
+        raise errors.InputError(
+            'corpus_without_queries',
+            f'--corpus={name}: no held-out document has two sentences; give '
+            'more text, or name held-out files with --heldout=GLOB',
+        )
+    relevance = {number: {number: 1} for number in range(size)}
+    for group in groups:
+        relevance |= dict.fromkeys(group, dict.fromkeys(group, 1))
+    # All ids are equally long, because ties are ordered by id, as strings.
+    ids = [f'{number:0{len(str(size - 1))}}' for number in range(size)]
+    return RetrievalTask(
+        name,
+        size,
+        documents,
+        [tables.valid(first) for first, *_ in sentences()],
+        [relevance[number] for number in range(size)],
+        [-1] * size,
+        ids,
+        ids,
+        fingerprint=corpus.fingerprint,
+        copies={first: others for first, *others in groups},
+    )
+
+
 def beir_task(
     folder: pathlib.Path,
     split: str = 'test',

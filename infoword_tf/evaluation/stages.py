@@ -1,19 +1,36 @@
-"""Costs of a search by one model, and scores of encoded pairs."""
+"""Searches by one model or by words, with the costs of each."""
 
+import hashlib
+import itertools
+import json
+import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from infoword_tf import progress
-from infoword_tf.critics.texts import Texts
-from infoword_tf.evaluation import ranking
-from infoword_tf.evaluation.retrieval import Rankings, RetrievalTask
+from infoword_tf.critics.texts import Texts, nbytes, restored
+from infoword_tf.evaluation import bm25, ranking
+from infoword_tf.evaluation.retrieval import (
+    BLOCK,
+    DEPTH,
+    Rankings,
+    RetrievalTask,
+)
+from infoword_tf.evaluation.vectors import (
+    VECTORS,
+    TokenFile,
+    VectorFile,
+    file_of,
+)
 from infoword_tf.text import strings
 
 TIMED = 10  # queries that are timed alone, the first of which warms up
 WARM = 64  # texts that are encoded before texts are timed
+# n texts and their role (config.ROLES; None: the default) -> texts of a critic
+Encoder = Callable[[list[str], str | None], Texts]
 # Queries and as many documents -> [n] scores.
 Rate = Callable[[list[str], list[str]], np.ndarray]
 
@@ -102,3 +119,99 @@ def by_pairs(
         scores = ranking.finite(scores, np.float32)[place]
         best.add(slice(row, row + 1), scores[None], numbers)
     return best.sorted()
+
+
+def by_vectors(
+    task: RetrievalTask,
+    encode: Encoder,
+    similarity: str,
+    label: str,
+    store: VectorFile | TokenFile | None = None,
+    chosen: np.ndarray | None = None,
+    costs: Costs | None = None,
+) -> Rankings:
+    """Searches by vectors or weights; documents are encoded in blocks.
+
+    Args:
+        task, encode: queries and documents, and the encoder of both.
+        similarity: `cosine` or `dot`.
+        label: of the progress bar.
+        store: has the first documents, and gets others.
+        chosen: candidates, as of `ranking.rescore`, which alone are compared,
+            and encoded where nothing is stored; None: all.
+        costs: gets what this search takes.
+    """
+    queries, costs = encode(task.queries, 'query'), costs or Costs(0)
+    costs.query(lambda query: encode([query], 'query'), task.queries)
+    named = set() if chosen is None else set(chosen.ravel().tolist())
+    with progress.bar(total=task.size, desc=label, unit=' documents') as bar:
+
+        def blocks() -> Iterator[tuple[np.ndarray, Texts]]:
+            done = 0
+            for numbers, texts in task.blocks():
+                end = done + len(numbers)
+                if store is not None and end <= store.rows:
+                    encoded = store.read(done, end)
+                    encoded = restored(encoded, queries)
+                else:
+                    if chosen is not None and store is None:
+                        is_read = [
+                            not named.isdisjoint((n, *task.copies.get(n, ())))
+                            for n in numbers.tolist()
+                        ]
+                        numbers = numbers[is_read]
+                        texts = [*itertools.compress(texts, is_read)]
+                    encoded = costs.encode(encode, texts) if texts else None
+                    if store is not None:
+                        store.append(encoded)
+                done = end
+                if texts:
+                    costs.count(encoded.shape[0], nbytes(encoded))
+                    yield task.with_copies(numbers, encoded)
+                bar.update(len(numbers))
+
+        if chosen is None:
+            return ranking.search(
+                queries, blocks(), DEPTH + 1, similarity, costs.seconds
+            )
+        return ranking.rescore(
+            queries, blocks(), chosen, similarity, costs.seconds
+        )
+
+
+def open_vectors(
+    folder: pathlib.Path, name: str, task: RetrievalTask, **key: Any
+) -> VectorFile | TokenFile:
+    """Opens or creates the file of a task's documents, encoded for a critic.
+
+    `name` is the encoder's; `key` all else that what it makes depends on, with
+    `critic` if texts are no vectors.
+    """
+    key |= {
+        'documents': task.fingerprint,
+        'size': task.distinct,
+        'block': BLOCK,
+    }
+    text = json.dumps(key, sort_keys=True)
+    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    return file_of(folder / f'{name}-{digest}.npy', key.get('critic', VECTORS))
+
+
+def by_words(task: RetrievalTask, costs: Costs | None = None) -> Rankings:
+    """Searches with BM25, see `bm25.Bm25`; `costs` of single queries."""
+    numbers = np.empty(task.size, np.int64)
+
+    def texts() -> Iterator[str]:
+        for place, (number, text) in enumerate(task.documents()):
+            numbers[place] = number
+            yield text
+
+    index = bm25.Bm25(texts())
+    if costs is not None:
+        costs.count(task.size, index.nbytes)
+        costs.query(
+            lambda query: index.search([query], DEPTH + 1, numbers),
+            task.queries,
+        )
+    return index.search(task.queries, DEPTH + 1, numbers)

@@ -20,6 +20,7 @@ from infoword_tf.critics.texts import (
 )
 from infoword_tf.evaluation import ranking
 
+VECTORS = 'cosine'  # the critic whose texts are vectors
 BLOCK = 1024  # texts of `EncodedTexts` that are encoded and written at once
 
 

@@ -16,8 +16,7 @@ from infoword_tf import commands, errors, progress
 from infoword_tf.config import DenseConfig
 from infoword_tf.critics.late import LateConfig
 from infoword_tf.data.documents import Document, passages
-from infoword_tf.evaluation import ranking
-from tasks import retrieval
+from infoword_tf.evaluation import models, ranking
 from tests import corpus
 from tests.export import workdirs
 from tests.tasks import command, counting
@@ -102,7 +101,7 @@ class CommandTest(command.Checks, absltest.TestCase):
             import numpy as np
             from tasks import retrieval
             import pathlib
-            embed, _ = retrieval.exported(pathlib.Path(sys.argv[1]), 64)
+            embed, _ = models.exported(pathlib.Path(sys.argv[1]), 64)
             np.save(sys.argv[2], embed(['read a csv file', 'zebras']))
             print(sorted({'keras', 'jax', 'tensorflow_text'} & {*sys.modules}))
             import keras
@@ -121,7 +120,7 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertEqual(
             done.stdout, "[]\n(2, 3)\nTrue\n[[b'a', b'b']]\n", done.stderr
         )
-        embed, _ = retrieval.exported(workdirs.exported(), 64)
+        embed, _ = models.exported(workdirs.exported(), 64)
         np.testing.assert_allclose(
             np.load(path), embed(['read a csv file', 'zebras']), atol=1e-6
         )

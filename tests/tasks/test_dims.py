@@ -9,6 +9,7 @@ from absl.testing import absltest
 
 from export import bundle, search
 from infoword_tf.config import Config
+from infoword_tf.evaluation import models
 from tasks import probe, retrieval, sts
 from tests import corpus, places
 from tests.export import critics, workdirs
@@ -97,14 +98,14 @@ class DimsTest(command.Checks, absltest.TestCase):
         path = self.folder / 'model' / '1'
         counting.save(path)
         counting.write_config(path, 'dot', normalize=True)
-        whole, _ = retrieval.exported(path, 2)
-        few, _ = retrieval.exported(path, 2, DIMS)
+        whole, _ = models.exported(path, 2)
+        few, _ = models.exported(path, 2, DIMS)
         vectors = whole(self.texts, None)[:, :DIMS]
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         expected = vectors / np.maximum(norms, 1e-12)  # some have none of these
         np.testing.assert_allclose(few(self.texts, None), expected, rtol=1e-6)
         with refused('dims_over_width', '--dims=65', '64'):
-            retrieval.exported(path, 2, 65)
+            models.exported(path, 2, 65)
 
     def test_search(self):
         """By the index of whole vectors, which stays as it is."""
@@ -119,7 +120,7 @@ class DimsTest(command.Checks, absltest.TestCase):
         before = [(x.name, x.stat().st_mtime_ns) for x in folder.glob('*')]
         done = command.run(search, *choices, '--dims=9', words='queries')
         self.assertEqual(done.status, 0, done.err)
-        encode, _ = retrieval.exported(path, 2, 9)
+        encode, _ = models.exported(path, 2, 9)
         vectors = encode(self.texts, None)
         scores = np.sort(vectors @ vectors[0])[::-1]
         actual = [line for line in done.out.splitlines() if 'text.txt' in line]

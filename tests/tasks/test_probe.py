@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from tasks import probe, retrieval
+from infoword_tf.evaluation import models
+from tasks import probe
 from tests import places
 from tests.export import workdirs
 from tests.tasks import command, counting
@@ -182,12 +183,12 @@ class ProbeFilesTest(places.Folder, command.Checks, parameterized.TestCase):
         names = {'embed': signature(1.0), 'embed_passage': signature(2.0)}
         with (
             mock.patch.object(
-                retrieval, 'read_exported', return_value=(config, None)
+                models, 'read_exported', return_value=(config, None)
             ),
             mock.patch.object(
                 tf.saved_model, 'load', return_value=mock.Mock(signatures=names)
             ),
         ):
-            encode, _ = retrieval.vectors_of(None, 'm/1')
+            encode, _ = models.vectors_of(None, 'm/1')
             actual = encode(['a', 'b'], None)
         np.testing.assert_array_equal(actual, np.ones((2, 2)))

@@ -19,8 +19,9 @@ from infoword_tf import files
 from infoword_tf.config import DenseConfig
 from infoword_tf.critics.late import LateConfig
 from infoword_tf.critics.texts import Tokens
-from infoword_tf.evaluation import ranking, trec
+from infoword_tf.evaluation import models, ranking, stages, trec
 from infoword_tf.evaluation import retrieval as evaluation
+from infoword_tf.evaluation.retrieval import corpus_task
 from tasks import retrieval
 from tests import places
 from tests.tasks import command, counting
@@ -324,7 +325,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         for similarity in ('cosine', 'dot'):
             model = RetrievalStandIn(similarity=similarity)
             with (
-                mock.patch.object(retrieval, 'by_vectors') as by_vectors,
+                mock.patch.object(stages, 'by_vectors') as by_vectors,
                 mock.patch.object(retrieval, 'table', return_value=''),
             ):
                 by_vectors.return_value = (
@@ -367,7 +368,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
             vectors = embed(tf.constant(texts)).numpy()
             return vectors + random.normal(0, 1e-3, vectors.shape)
 
-        scores, numbers = retrieval.by_vectors(task, encode, 'cosine', '')
+        scores, numbers = stages.by_vectors(task, encode, 'cosine', '')
         self.assertLen(read, 3 + 5)
         ids = [task.document_ids[n] for n in numbers[2, :5]]
         self.assertEqual(ids, ['q3', 'zz', 'yy', 'b', 'aa'])
@@ -375,7 +376,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         self.assertEqual(sorted(numbers[2, :8]), [*range(8)])
         # What another stage has chosen, although its text stands elsewhere.
         zz = task.document_ids.index('zz')
-        _, numbers = retrieval.by_vectors(
+        _, numbers = stages.by_vectors(
             task, encode, 'cosine', '', chosen=np.array([[zz]] * 3)
         )
         self.assertEqual(numbers.tolist(), [[zz]] * 3)
@@ -384,7 +385,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         """The command, and how many texts of which role it encodes; of
         passages so many before somebody stops it.
         """
-        counts, exported = collections.Counter(), retrieval.exported
+        counts, exported = collections.Counter(), models.exported
 
         def counting_calls(*choices, **more):
             encode, similarity = exported(*choices, **more)
@@ -397,7 +398,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
 
             return counted, similarity
 
-        with mock.patch.object(retrieval, 'exported', counting_calls):
+        with mock.patch.object(models, 'exported', counting_calls):
             return attempt(*self._typed(), *choices), dict(counts)
 
     @mock.patch.object(evaluation, 'BLOCK', 2)
@@ -462,7 +463,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
             {(q, 'Q0', d) for q in '012' for d in '012'},
         )
         # Two bodies are the same text: either is right for both queries.
-        task = retrieval.corpus_task(f'text:{text}', str(heldout))
+        task = corpus_task(f'text:{text}', str(heldout))
         self.assertEqual(task.relevance, [{0: 1}, {1: 1, 2: 1}, {1: 1, 2: 1}])
         self.assertEqual(
             list(task.documents()),
@@ -481,12 +482,12 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
             ['q'], ['a', 'b'],
         )  # fmt: skip
         zero = dict.fromkeys(ranking.MEASURES, 0.0)
-        actual = retrieval.by_words(task)
+        actual = stages.by_words(task)
         self.assertEqual(retrieval.measure(task, actual), zero)
 
     def test_the_sum_of_embeddings(self):
         model = RetrievalStandIn()
-        mean = retrieval.mean_of_embeddings(model)
+        mean = models.mean_of_embeddings(model)
         vectors = mean(['one two one', '', 'two'])
         one, two = mean(['one', 'two'])
         np.testing.assert_allclose(vectors[0], 2 * one + two, rtol=1e-5)
@@ -656,7 +657,7 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
         counting.save_critics(path)
         late = dataclasses.replace(LATE, mean=True)
         counting.write_config(path, 'cosine', late=late)
-        encode, _ = retrieval.exported(path, 2, critic='late')
+        encode, _ = models.exported(path, 2, critic='late')
         for role, length in ('query', 0.5), ('passage', 1):
             vectors = encode(['red boat'], role).vectors
             self.assertEqual(
@@ -675,7 +676,7 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
         vectors = np.array([[3, 4, 12], [0, 1, 0], [3, 0, 4]])
         vectors = vectors / [[13], [2], [5]]
         tokens = Tokens(np.float32(vectors), np.array([2, 1]))
-        actual = retrieval.first_numbers(tokens, 2, False)
+        actual = models.first_numbers(tokens, 2, False)
         lengths = np.linalg.norm(vectors, axis=1)
         expected = np.array([[0.6, 0.8], [0, 1], [1, 0]]) * lengths[:, None]
         np.testing.assert_allclose(actual.vectors, expected, rtol=1e-6)

@@ -9,8 +9,9 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from infoword_tf.config import Config
+from infoword_tf.evaluation import models
 from infoword_tf.evaluation import sts as evaluation
-from tasks import retrieval, sts
+from tasks import sts
 from tests import places
 from tests.export import workdirs
 from tests.refused import refused
@@ -154,7 +155,7 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
         """Each as alone, all its pairs together, and the mean over sets."""
         data = self.write_sets()
         with mock.patch.object(
-            retrieval, 'vectors_of',
+            models, 'vectors_of',
             lambda *choices: (lambda texts, role: angles(texts), 'cosine'),
         ):  # fmt: skip
             alone = self.run_it(
@@ -211,9 +212,9 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
 
     def test_another_critic_is_told(self):
         run = shutil.copytree(workdirs.shared(), self.folder / 'run')
-        Config.read(run).replace(critic='late').write(run)
+        Config.read(run).replace(critics={'late': None}).write(run)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            retrieval.vectors_of(str(run), None)
+            models.vectors_of(str(run), None)
         self.assertIn(
             f'{run} compares texts by the critic late; its pooled states, '
             'which are measured here, were not trained', printed.getvalue(),
@@ -229,7 +230,7 @@ class PromptsTest(absltest.TestCase):
         )
         self.assertEqual(config.prompt_for('passage'), 'document')
         self.assertEqual(config.prompt_for('query'), '')
-        self.assertEqual(set(retrieval.ROLES), {'query', 'passage'})
+        self.assertEqual(set(models.ROLES), {'query', 'passage'})
 
     def test_an_export_without_a_prompt_for_a_role(self):
         """The default does not stand in for it."""
@@ -237,9 +238,9 @@ class PromptsTest(absltest.TestCase):
 
         config = counting.config('cosine', prompts={'document': 'd: '})
         model = mock.Mock(signatures={'embed': None, 'embed_document': None})
-        with mock.patch.object(retrieval, 'read_exported') as read:
+        with mock.patch.object(models, 'read_exported') as read:
             read.return_value = config, {}
-            retrieval.exported('1', 8, model=model)
+            models.exported('1', 8, model=model)
             read.return_value = config.replace(prompt='document'), {}
             with refused('export_prompts_alone', "'document'", 'for a query'):
-                retrieval.exported('1', 8, model=model)
+                models.exported('1', 8, model=model)

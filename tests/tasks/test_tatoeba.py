@@ -7,7 +7,8 @@ import numpy as np
 from absl.testing import parameterized
 
 from infoword_tf.evaluation import bitext as evaluation
-from tasks import retrieval, tatoeba
+from infoword_tf.evaluation import models
+from tasks import tatoeba
 from tests import places
 from tests.export import workdirs
 from tests.tasks import command
@@ -49,7 +50,7 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
         )  # fmt: skip
 
     def test_the_table(self):
-        encoded, vectors_of = collections.Counter(), retrieval.vectors_of
+        encoded, vectors_of = collections.Counter(), models.vectors_of
 
         def counted(*choices):
             encode, similarity = vectors_of(*choices)
@@ -61,7 +62,7 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
 
             return called, similarity
 
-        with mock.patch.object(retrieval, 'vectors_of', counted):
+        with mock.patch.object(models, 'vectors_of', counted):
             done = self.run_it()
         self.assertEqual(done.status, 0, done.err)
         # English once for both languages.
@@ -147,7 +148,7 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
         seen = set()
         for count in (2, 4):
             with mock.patch.object(
-                retrieval, 'vectors_of', lambda *choices: (encode, 'cosine')
+                models, 'vectors_of', lambda *choices: (encode, 'cosine')
             ):
                 done = self.run_it('--score=margin', '--languages=deu',
                                    f'--neighbours={count}')  # fmt: skip

@@ -15,7 +15,7 @@ from infoword_tf import checkpoint, commands
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data.documents import split_sentences
-from infoword_tf.evaluation import judgements
+from infoword_tf.evaluation import judgements, stages
 from infoword_tf.evaluation import retrieval as evaluation
 from infoword_tf.evaluation.retrieval import DEPTH
 from infoword_tf.training import begin, distribution
@@ -80,7 +80,7 @@ def spearman(workdir):
 
 def ndcg(workdir, split='test'):
     """Returns the number that tasks.retrieval prints."""
-    with mock.patch.object(retrieval, 'by_words', lambda task, _: (
+    with mock.patch.object(stages, 'by_words', lambda task, _: (
         np.full((len(task.queries), DEPTH + 1), -np.inf, np.float32),
         np.full((len(task.queries), DEPTH + 1), -1, np.int64),
     )):  # fmt: skip

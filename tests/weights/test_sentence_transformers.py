@@ -10,8 +10,8 @@ from absl.testing import parameterized
 import infoword_tf
 from infoword_tf import convert, files
 from infoword_tf.config import ROLES, Config, EncoderConfig, TaskConfig
+from infoword_tf.evaluation import models
 from infoword_tf.weights import sentence_transformers
-from tasks import retrieval
 from tests.eager import eagerly
 from tests.oracles import huggingface
 from tests.refused import refused
@@ -112,7 +112,7 @@ class ModulesTest(parameterized.TestCase):
         )
         plain = loaded.encode(['a cab'], progress=False, prompt='document')
         self.assertGreater(abs(plain - bare).max(), 0.1)
-        passage = retrieval.encoder_of(loaded)(['a cab'], 'passage')
+        passage = models.encoder_of(loaded)(['a cab'], 'passage')
         np.testing.assert_array_equal(passage, plain)
         with self.assertRaisesRegex(ValueError, 'has query, document'):
             loaded.encode(['a cab'], progress=False, prompt='passage')
