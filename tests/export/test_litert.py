@@ -438,7 +438,7 @@ class ComplaintsTest(command.Checks, absltest.TestCase):
              [], {'tokenizer': dataclasses.replace(
                  config.tokenizer, kind='words')}),
             ('compares by the critic late, and a file',
-             [], {'critic': 'late'}),
+             [], {'critics': {'late': None}}),
             ('was taught the row label of choices, which gives',
              [], {'workdir': finetuned.workdir('choices')}),
             (r'pools with LSTMs \(--label.bilstm\)',

@@ -201,7 +201,8 @@ class MineCommandTest(absltest.TestCase):
 
     def test_another_critic(self):
         folder = places.make()
-        Config.read(workdirs.shared()).replace(critic='late').write(folder)
+        config = Config.read(workdirs.shared())
+        config.replace(critics={'late': None}).write(folder)
         choices = mine.MineChoices(
             init=str(folder), workdir=str(folder / 'mined'), pairs='pairs.csv'
         )

@@ -212,7 +212,7 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
 
     def test_another_critic_is_told(self):
         run = shutil.copytree(workdirs.shared(), self.folder / 'run')
-        Config.read(run).replace(critic='late').write(run)
+        Config.read(run).replace(critics={'late': None}).write(run)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             models.vectors_of(str(run), None)
         self.assertIn(
