@@ -28,7 +28,7 @@ from infoword_tf.weights.kinds.keras_hub import (
     EQUAL_WIDTHS,
     KEYS,
     PRESETS,
-    Preset,
+    PresetClass,
 )
 from infoword_tf.weights.tensors import Tensors
 from infoword_tf.weights.tokenizer_reader import FolderTokenizer
@@ -103,7 +103,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
 
 
 def _values(
-    preset: Preset, settings: Mapping[str, Any], where: str
+    preset: PresetClass, settings: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
     """Returns the config.json of transformers with the same encoder."""
     known = ARCHITECTURES[preset.kind]
@@ -151,7 +151,7 @@ def _read_task(
 
 
 def _tokenizer(
-    folder: pathlib.Path, preset: Preset, encoder: EncoderConfig
+    folder: pathlib.Path, preset: PresetClass, encoder: EncoderConfig
 ) -> FolderTokenizer:
     """Reads the tokenizer; ValueError: a setting without a counterpart."""
     file, name = preset.vocabulary

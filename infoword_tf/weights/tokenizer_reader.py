@@ -494,7 +494,7 @@ def _llama_model(path: pathlib.Path, known: _Folder) -> Result:
 
 
 def _keras_model(path: pathlib.Path, known: _Folder) -> Result:
-    """Reads a model as it is; one without [MASK] gets it as the last token."""
+    """Reads a model unchanged, but adds a [MASK] that is lacking at the end."""
     model = path.read_bytes()
     proto = parse_model(model, path)
     mask = vocabularies.MASK

@@ -87,13 +87,13 @@ def build(name: str):
     import keras_hub
 
     class_name, kind, more = CASES[name]
-    made = {
+    settings = {
         'words': lambda: _words(name != 'distil_bert'),
         'bytes': _bytes,
         'unigram': lambda: _unigram(name),
     }[kind]()
     models = keras_hub.models
-    tokenizer = getattr(models, f'{class_name}Tokenizer')(**made)
+    tokenizer = getattr(models, f'{class_name}Tokenizer')(**settings)
     size = 'vocab_size' if class_name == 'Electra' else 'vocabulary_size'
     sizes = {**_SIZES, size: tokenizer.vocabulary_size(), **more}
     keras.utils.set_random_seed(7)
@@ -187,17 +187,17 @@ def main() -> None:
     """Compares the file with KerasHub, or writes it."""
     parser = argparse.ArgumentParser()
     parser.add_argument('--write', action='store_true')
-    now = parser.parse_args()
-    made = record()
-    if now.write:
-        np.savez_compressed(FILE, **made)
+    flags = parser.parse_args()
+    now = record()
+    if flags.write:
+        np.savez_compressed(FILE, **now)
         print(f'{FILE}: {FILE.stat().st_size:,} bytes')
         return
     with np.load(FILE) as old:
         names = {x for x in old.files if '/file/' not in x}
-        assert names == {x for x in made if '/file/' not in x}
+        assert names == {x for x in now if '/file/' not in x}
         for x in sorted(names):
-            np.testing.assert_allclose(made[x], old[x], atol=1e-5, err_msg=x)
+            np.testing.assert_allclose(now[x], old[x], atol=1e-5, err_msg=x)
     print(f'{FILE.name}: {len(names)} answers are the same')
 
 

@@ -110,7 +110,7 @@ KEYS = {
 }
 
 
-class Preset(NamedTuple):
+class PresetClass(NamedTuple):
     """One class of backbones.
 
     Attributes:
@@ -139,21 +139,23 @@ _OF_ROBERTA = {
     'type_vocab_size': 0,
 }  # fmt: skip
 # By class, without `Backbone`.
-PRESETS: dict[str, Preset] = {
-    'Albert': Preset('albert', _NARROW, (_MODEL, _MODEL), _TANH),
-    'Bert': Preset('bert', _BERT, _WORDS, _TANH, fills='gelu_erf'),
-    'DebertaV3': Preset(
+PRESETS: dict[str, PresetClass] = {
+    'Albert': PresetClass('albert', _NARROW, (_MODEL, _MODEL), _TANH),
+    'Bert': PresetClass('bert', _BERT, _WORDS, _TANH, fills='gelu_erf'),
+    'DebertaV3': PresetClass(
         'deberta-v2', _DEBERTA, (_MODEL, _MODEL),
         {'hidden_act': 'gelu', 'layer_norm_eps': 1e-7, 'type_vocab_size': 0},
     ),
-    'DistilBert': Preset(
+    'DistilBert': PresetClass(
         'distilbert', _ROBERTA, _WORDS, {'activation': 'gelu'}
     ),
-    'Electra': Preset('electra', _NARROW, _WORDS, _TANH, size='vocab_size'),
-    'Roberta': Preset(
+    'Electra': PresetClass(
+        'electra', _NARROW, _WORDS, _TANH, size='vocab_size'
+    ),
+    'Roberta': PresetClass(
         'roberta', _ROBERTA, ('vocabulary.json', 'vocab.json'), _OF_ROBERTA
     ),
-    'XLMRoberta': Preset(
+    'XLMRoberta': PresetClass(
         'xlm-roberta', _ROBERTA, (_MODEL, 'sentencepiece.bpe.model'),
         _OF_ROBERTA,
     ),
