@@ -97,7 +97,7 @@ mutants: setup
 
 # The files of tests/oracles/ are what these programs answer; with WRITE=1 they
 # are written anew. Then the tests that read them.
-oracles: setup .venv-oracles/installed
+oracles: setup .venv-oracles/installed .venv-kerashub/installed
 	.venv-oracles/bin/python -m tests.oracles.xlnet $(if $(WRITE),--write)
 	.venv-oracles/bin/python -m tests.oracles.trec_eval \
 	  $(if $(WRITE),--write)
@@ -107,6 +107,8 @@ oracles: setup .venv-oracles/installed
 	  $(if $(WRITE),--write)
 	.venv-oracles/bin/python -m tests.oracles.peft $(if $(WRITE),--write)
 	.venv-oracles/bin/python -m tests.oracles.tokenizer_keys \
+	  $(if $(WRITE),--write)
+	.venv-kerashub/bin/python -m tests.oracles.keras_hub \
 	  $(if $(WRITE),--write)
 	$(PY) -m pytest tests/oracles tests/evaluation/test_ranking.py \
 	  tests/encoders/test_relative_encoder.py tests/weights
@@ -128,6 +130,13 @@ oracles: setup .venv-oracles/installed
 	.venv-oracles/bin/python -m pip install --quiet \
 	  --disable-pip-version-check -c constraints.txt \
 	  numpy peft pytrec-eval-terrier sentence-transformers torch transformers
+	@touch $@
+
+.venv-kerashub/installed: constraints.txt
+	$(PYTHON) -m venv .venv-kerashub
+	@echo '*' > .venv-kerashub/.gitignore
+	.venv-kerashub/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -c constraints.txt keras-hub
 	@touch $@
 
 # Beam excludes some of the exact versions; the others are the same.

@@ -4,11 +4,12 @@ r"""Public weights to a workdir, and a workdir to a folder for other libraries.
     python -m infoword_tf.convert --init=runs/minilm --output=out/minilm \
         --format=sentence_transformers
 
-`--source` is a folder of transformers, sentence-transformers or PEFT, or one
-with a TensorFlow checkpoint of BERT or XLNet (Google's, or the Model Garden's).
-`hf://OWNER/NAME[@REVISION]` is a repository of the Hugging Face Hub, which is
-downloaded into its cache. Every name and every shape is checked: weights that
-nothing here uses are reported, and no weight silently keeps its initial value.
+`--source` is a folder of transformers, sentence-transformers, PEFT or KerasHub
+(a preset), or one with a TensorFlow checkpoint of BERT or XLNet (Google's, or
+the Model Garden's). `hf://OWNER/NAME[@REVISION]` is a repository of the Hugging
+Face Hub, which is downloaded into its cache. Every name and every shape is
+checked: weights that nothing here uses are reported, and no weight silently
+keeps its initial value.
 """
 
 import dataclasses
@@ -122,6 +123,7 @@ def convert(
         converted,
         google,
         huggingface,
+        keras_hub,
         peft,
         sentence_transformers,
     )
@@ -147,6 +149,8 @@ def convert(
         encoder / huggingface.CONFIG
     ).is_file():
         public = google.read(encoder)
+    elif keras_hub.is_one(encoder):
+        public = keras_hub.read(encoder)
     elif base != source:
         public = peft.read(encoder, source)
     else:

@@ -35,11 +35,12 @@ ADAPTER = 'adapter_config.json'  # of a folder of PEFT
 _NOTES = 'notes.txt'  # of a workdir in the cache: what is said of its folder
 # Not hashed: files of other libraries and frameworks.
 _IGNORED = {'.md', '.msgpack', '.onnx', '.h5', '.ot', '.gguf'}
+_PRESET = '.weights.h5'  # how names of KerasHub's weights end, which count
 
 
 def is_public(folder: pathlib.Path) -> bool:
     """Tells whether a folder is public: of transformers, sentence-transformers,
-    PEFT, or BERT's or XLNet's own code."""
+    PEFT, KerasHub, or BERT's or XLNet's own code."""
     if (folder / _MODULES).is_file():
         return True
     if (folder / ADAPTER).is_file() and not (folder / _CONFIG).is_file():
@@ -52,6 +53,7 @@ def is_public(folder: pathlib.Path) -> bool:
         # A workdir has both an encoder and a version.
         return isinstance(config, dict) and 'encoder' not in config and (
             'model_type' in config or 'architectures' in config
+            or 'registered_name' in config
         )  # fmt: skip
     return folder.is_dir() and any(folder.glob('*.index'))
 
@@ -213,7 +215,8 @@ def _digest(folder: pathlib.Path) -> str:
     for path in sorted(folder.rglob('*')):
         name = path.relative_to(folder)
         hidden = any(part.startswith('.') for part in name.parts)
-        if hidden or path.suffix in _IGNORED or not path.is_file():
+        ignored = path.suffix in _IGNORED and not path.name.endswith(_PRESET)
+        if hidden or ignored or not path.is_file():
             continue
         hashed.update(f'{name.as_posix()} {path.stat().st_size}\0'.encode())
         for chunk in files.chunks(path):

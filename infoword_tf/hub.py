@@ -30,8 +30,8 @@ _FORM = re.compile(
 )
 # Settings, vocabularies and small heads; then weights, of which the first kind
 # in a repository is taken.
-SETTINGS = '*.json', '*.txt', '*.model', '*.jinja', '*_linear.pt'
-WEIGHTS = ('*.safetensors',), ('*.bin', '*.ckpt.*')
+SETTINGS = '*.json', '*.txt', '*.model', '*.spm', '*.jinja', '*_linear.pt'
+WEIGHTS = ('*.safetensors',), ('*.bin', '*.ckpt.*'), ('*.weights.h5',)
 # Other frameworks' files, and copies of the same weights.
 _OTHERS = (
     'onnx/*', 'openvino/*', 'coreml/*', 'original/*', '*/onnx/*',
@@ -104,8 +104,8 @@ def folder_of(name: str | os.PathLike) -> pathlib.Path:
             return folder
     raise InputError(
         'hub_without_weights',
-        f'{name} has no weights of a known kind (*.safetensors, *.bin or '
-        f'*.ckpt.index); it has {_listed(known)}',
+        f'{name} has no weights of a known kind (*.safetensors, *.bin, '
+        f'*.ckpt.index or *.weights.h5); it has {_listed(known)}',
     )
 
 

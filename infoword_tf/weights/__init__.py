@@ -10,6 +10,6 @@
     unigram, characters       SentencePiece models and Unigram
     post_processors     special tokens around texts, both directions
     tensors             named arrays of files, read one at a time
-    huggingface, sentence_transformers, google    the folders
+    huggingface, sentence_transformers, google, keras_hub    the folders
     converted           public weights here, and the workdir made of them
 """

@@ -6,6 +6,7 @@ sentencepiece.bpe.model  SentencePiece of XLM-R
 spiece.model             SentencePiece of XLNet and ALBERT
 spm.model                SentencePiece of DeBERTa 2 and 3
 tokenizer.model          SentencePiece of Llama and Mistral
+vocabulary.spm           SentencePiece of KerasHub, as it is
 vocab.json, merges.txt   byte-pair encodings of GPT, GPT-2 and RoBERTa
 """
 
@@ -37,6 +38,7 @@ SHIFTED_MODEL = 'sentencepiece.bpe.model'
 XLNET_MODEL = 'spiece.model'
 DEBERTA_MODEL = 'spm.model'
 LLAMA_MODEL = 'tokenizer.model'
+KERAS_MODEL = 'vocabulary.spm'
 
 # The class of transformers that reads the tokenizer of each model_type, where
 # tokenizer_config.json names none; and other names of such classes.
@@ -244,6 +246,27 @@ def read(
     raise FileNotFoundError(
         f'{folder} has no tokenizer: none of {", ".join(names)} and {last}'
     )
+
+
+def read_file(
+    path: pathlib.Path, name: str, vocab_size: int, settings: Mapping[str, Any]
+) -> FolderTokenizer:
+    """Reads the file of a vocabulary as one that other folders call `name`.
+
+    Special tokens stand where the architecture has them.
+
+    Args:
+        path: of the file.
+        name: first column of this module's docstring.
+        vocab_size: as of `read`.
+        settings: as in tokenizer_config.json.
+
+    Raises:
+        ValueError: as `read`.
+    """
+    known = _Folder(settings, None, vocab_size, [], {})
+    tokenizer, _ = _READERS[name](path, known)
+    return FolderTokenizer(tokenizer, None, known.notes)
 
 
 def read_optional_json(path: pathlib.Path) -> dict[str, Any]:
@@ -468,6 +491,17 @@ def _llama_model(path: pathlib.Path, known: _Folder) -> Result:
     described |= _class_parts(described, known, path)
     tokenizer = _described(described, known, path)
     return tokenizer, _class_post_processor(known, tokenizer)
+
+
+def _keras_model(path: pathlib.Path, known: _Folder) -> Result:
+    """Reads a model unchanged, but adds a [MASK] that is lacking at the end."""
+    model = path.read_bytes()
+    proto = parse_model(model, path)
+    mask = vocabularies.MASK
+    if all(piece.piece != mask for piece in proto.pieces):
+        proto.pieces.add(piece=mask, type=proto.SentencePiece.CONTROL)
+        model = proto.SerializeToString()
+    return _sentencepiece(model, known, path), None
 
 
 def _vocab_json(path: pathlib.Path, known: _Folder) -> Result:
@@ -846,5 +880,6 @@ _READERS = {
     XLNET_MODEL: _xlnet_model,
     DEBERTA_MODEL: _deberta_model,
     LLAMA_MODEL: _llama_model,
+    KERAS_MODEL: _keras_model,
     'vocab.json': _vocab_json,
 }

@@ -1,0 +1,205 @@
+"""Tiny random presets of KerasHub, and what its models answer.
+
+    python -m tests.oracles.keras_hub [--write]   in an environment of its own
+
+keras_hub.npz has, by class: the bytes of a folder of each task, ids of texts,
+states and scores. `--folders` loads what tests.weights.test_keras_hub wrote.
+"""
+
+import argparse
+import io
+import os
+import pathlib
+import tempfile
+
+os.environ['KERAS_BACKEND'] = 'tensorflow'
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
+
+import numpy as np
+
+FILE = pathlib.Path(__file__).with_suffix('.npz')
+TEXTS = ('the quick brown fox jumps over the lazy dog',
+         'Caf\u00e9, Strasse and ABC!',
+         "it's  42 dogs; \u4e2d\u6587 ok")  # fmt: skip
+LENGTH = 24
+_SIZES = {'num_layers': 2, 'num_heads': 2, 'hidden_dim': 8,
+          'intermediate_dim': 12, 'max_sequence_length': 48}  # fmt: skip
+# By name: class in KerasHub, tokenizer, more arguments.
+CASES = {
+    'bert': ('Bert', 'words', {}),
+    'roberta': ('Roberta', 'bytes', {}),
+    'xlm_roberta': ('XLMRoberta', 'unigram', {}),
+    'distil_bert': ('DistilBert', 'words', {}),
+    'albert': ('Albert', 'unigram', {'embedding_dim': 6}),
+    'electra': ('Electra', 'words', {'embedding_dim': 6}),
+    'electra_wide': ('Electra', 'words', {'embedding_dim': 8}),
+    'deberta_v3': ('DebertaV3', 'unigram', {'bucket_size': 4}),
+}
+_LETTERS = 'abcdefghijklmnopqrstuvwxyz'
+
+
+def _words(lower_case: bool) -> dict:
+    pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *_LETTERS,
+              *(f'##{x}' for x in _LETTERS), *'ABC,.!;\'4', '##2', '##B', '##C',
+              '\u4e2d', 'the', 'fox', '##ick', 'qu', 'dog']  # fmt: skip
+    return {'vocabulary': pieces, 'lowercase': lower_case}
+
+
+def _bytes() -> dict:
+    from keras_hub.src.tokenizers.byte_pair_tokenizer import bytes_to_unicode
+
+    pieces = ['<s>', '<pad>', '</s>', '<unk>',
+              *bytes_to_unicode()[1]]  # fmt: skip
+    merges = ['t h', 'th e', '\u0120 the', 'q u', 'o x', '\u0120 f',
+              '\u0120f ox']  # fmt: skip
+    pieces += [x.replace(' ', '') for x in merges] + ['<mask>']
+    index = {x: i for i, x in enumerate(pieces)}
+    return {'vocabulary': index, 'merges': merges}
+
+
+def _unigram(name: str) -> dict:
+    import sentencepiece
+
+    specials = {
+        'albert': {'pad_id': 0, 'unk_id': 1, 'bos_id': 2, 'eos_id': 3,
+                   'pad_piece': '<pad>', 'unk_piece': '<unk>',
+                   'bos_piece': '[CLS]', 'eos_piece': '[SEP]',
+                   'control_symbols': '[MASK]'},
+        'deberta_v3': {'pad_id': 0, 'bos_id': 1, 'eos_id': 2, 'unk_id': 3,
+                       'pad_piece': '[PAD]', 'bos_piece': '[CLS]',
+                       'eos_piece': '[SEP]', 'unk_piece': '[UNK]'},
+        'xlm_roberta': {'unk_id': 0, 'bos_id': 1, 'eos_id': 2},
+    }[name]  # fmt: skip
+    file = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*TEXTS, *TEXTS, 'the fox and the dog']),
+        model_writer=file, vocab_size=50, hard_vocab_limit=False,
+        model_type='unigram', normalization_rule_name='identity',
+        minloglevel=2, **specials,
+    )  # fmt: skip
+    return {'proto': file.getvalue()}
+
+
+def build(name: str):
+    """Returns a backbone with random weights, and its tokenizer."""
+    import keras
+    import keras_hub
+
+    class_name, kind, more = CASES[name]
+    settings = {
+        'words': lambda: _words(name != 'distil_bert'),
+        'bytes': _bytes,
+        'unigram': lambda: _unigram(name),
+    }[kind]()
+    models = keras_hub.models
+    tokenizer = getattr(models, f'{class_name}Tokenizer')(**settings)
+    size = 'vocab_size' if class_name == 'Electra' else 'vocabulary_size'
+    sizes = {**_SIZES, size: tokenizer.vocabulary_size(), **more}
+    keras.utils.set_random_seed(7)
+    backbone = getattr(models, f'{class_name}Backbone')(**sizes)
+    return backbone, tokenizer
+
+
+def shake(model) -> None:
+    """Adds noise to all weights, so that biases and norms count."""
+    generator = np.random.default_rng(len(model.weights))
+    for weight in model.weights:
+        if weight.dtype.startswith('float'):
+            noise = generator.normal(size=weight.shape, scale=0.1)
+            weight.assign(weight.numpy() + noise.astype(np.float32))
+
+
+def tasks(name: str, backbone, tokenizer):
+    """Yields a name and a model: the backbone, and a task of each kind."""
+    import keras_hub
+
+    yield 'backbone', backbone
+    class_name = CASES[name][0]
+    for task, arguments in (('TextClassifier', {'num_classes': 3}),
+                            ('MaskedLM', {})):  # fmt: skip
+        known = getattr(keras_hub.models, f'{class_name}{task}', None)
+        if known is None:
+            continue
+        prepare = getattr(
+            keras_hub.models, f'{class_name}{task}Preprocessor'
+        )(tokenizer, sequence_length=LENGTH)
+        yield task, known(
+            backbone=backbone, preprocessor=prepare, **arguments
+        )
+
+
+def inputs_of(backbone, ids) -> dict:
+    """Returns the inputs of a backbone for one text's ids."""
+    row = np.asarray(ids, np.int32)[None]
+    known = {
+        'token_ids': row, 'padding_mask': np.ones_like(row),
+        'segment_ids': np.zeros_like(row),
+    }  # fmt: skip
+    return {x.name.split(':')[0]: known[x.name.split(':')[0]]
+            for x in backbone.inputs}  # fmt: skip
+
+
+def answers(task: str, model, ids) -> np.ndarray:
+    """Returns states, or scores, of one text's ids."""
+    if task == 'backbone':
+        out = model(inputs_of(model, ids))
+        out = out['sequence_output'] if isinstance(out, dict) else out
+    else:
+        known = inputs_of(model.backbone, ids)
+        if task == 'MaskedLM':
+            known['mask_positions'] = np.arange(len(ids), dtype=np.int32)[None]
+        out = model(known)
+    return np.asarray(out)[0]
+
+
+def record() -> dict[str, np.ndarray]:
+    """Returns bytes of folders, ids and answers, by CASE/TASK/NAME."""
+    answered: dict[str, np.ndarray] = {}
+    for name in CASES:
+        backbone, tokenizer = build(name)
+        shake(backbone)
+        for task, model in tasks(name, backbone, tokenizer):
+            for layer in model.layers if task != 'backbone' else ():
+                if layer is not backbone:
+                    shake(layer)
+            with tempfile.TemporaryDirectory() as place:
+                model.save_to_preset(place)
+                if task == 'backbone':
+                    tokenizer.save_to_preset(place)
+                for path in sorted(pathlib.Path(place).rglob('*')):
+                    if path.is_file():
+                        within = path.relative_to(place).as_posix()
+                        data = np.frombuffer(path.read_bytes(), np.uint8)
+                        answered[f'{name}/{task}/file/{within}'] = data
+            begin = getattr(tokenizer, 'start_token_id', None)
+            end = getattr(tokenizer, 'end_token_id', None)
+            for i, text in enumerate(TEXTS):
+                inner = np.asarray(tokenizer(text)).tolist()
+                ids = [begin, *inner, end][: _SIZES['max_sequence_length']]
+                answered[f'{name}/{task}/ids/{i}'] = np.asarray(ids, np.int32)
+                answer = answers(task, model, ids)
+                answered[f'{name}/{task}/answer/{i}'] = answer
+    return answered
+
+
+def main() -> None:
+    """Compares the file with KerasHub, or writes it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--write', action='store_true')
+    flags = parser.parse_args()
+    now = record()
+    if flags.write:
+        np.savez_compressed(FILE, **now)
+        print(f'{FILE}: {FILE.stat().st_size:,} bytes')
+        return
+    with np.load(FILE) as old:
+        names = {x for x in old.files if '/file/' not in x}
+        assert names == {x for x in now if '/file/' not in x}
+        for x in sorted(names):
+            np.testing.assert_allclose(now[x], old[x], atol=1e-5, err_msg=x)
+    print(f'{FILE.name}: {len(names)} answers are the same')
+
+
+if __name__ == '__main__':
+    main()
