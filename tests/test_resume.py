@@ -164,7 +164,8 @@ class DamageTest(absltest.TestCase):
         path = self.workdir / 'config.json'
         today = path.read_text()
         config = json.loads(today)
-        self.assertEqual(config['version'], 3)
+        self.assertEqual(config['version'], 4)
+        [config['critic']] = config.pop('critics')
         del config['encoder']['arguments']['activation']
         for name in ('activation', 'untie', 'clamp', 'same_length'):
             config['run'].pop(name)

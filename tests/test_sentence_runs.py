@@ -229,9 +229,8 @@ class PairsTest(absltest.TestCase):
             '--simcse.critic=late', '--simcse.token_width=12',
             f'--init={folder}/late',
         )  # fmt: skip
-        self.assertEqual(
-            Config.read(folder / 'wide').late.dense[-1].width, 12
-        )
+        critics = Config.read(folder / 'wide').critics
+        self.assertEqual(critics['late']['dense'][-1]['width'], 12)
 
     def test_a_guide_of_another_vocabulary(self):
         folder, guide = places.make(), places.make() / 'guide'

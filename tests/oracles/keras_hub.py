@@ -3,7 +3,7 @@
     python -m tests.oracles.keras_hub [--write]   in an environment of its own
 
 keras_hub.npz has, by class: the bytes of a folder of each task, ids of texts,
-states and scores. `--folders` loads what tests.weights.test_keras_hub wrote.
+states and scores.
 """
 
 import argparse
@@ -17,6 +17,8 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
 
 import numpy as np
+
+from tests.oracles import frozen
 
 FILE = pathlib.Path(__file__).with_suffix('.npz')
 TEXTS = ('the quick brown fox jumps over the lazy dog',
@@ -190,14 +192,14 @@ def main() -> None:
     flags = parser.parse_args()
     now = record()
     if flags.write:
-        np.savez_compressed(FILE, **now)
+        frozen.write(FILE, now)
         print(f'{FILE}: {FILE.stat().st_size:,} bytes')
         return
-    with np.load(FILE) as old:
-        names = {x for x in old.files if '/file/' not in x}
-        assert names == {x for x in now if '/file/' not in x}
-        for x in sorted(names):
-            np.testing.assert_allclose(now[x], old[x], atol=1e-5, err_msg=x)
+    old = frozen.read(FILE)
+    names = {x for x in old if '/file/' not in x}
+    assert names == {x for x in now if '/file/' not in x}
+    for x in sorted(names):
+        np.testing.assert_allclose(now[x], old[x], atol=1e-5, err_msg=x)
     print(f'{FILE.name}: {len(names)} answers are the same')
 
 

@@ -51,7 +51,7 @@ class FrozenTest(absltest.TestCase):
         self.assertEqual(
             oracles, {path.stem for path in frozen.FOLDER.glob('*.npz')}
         )
-        self.assertLen(oracles, 6)
+        self.assertLen(oracles, 7)
         makefile = (frozen.FOLDER.parent.parent / 'Makefile').read_text()
         for name in oracles:
             self.assertIn(f'-m tests.oracles.{name}', makefile)

@@ -13,7 +13,7 @@ from infoword_tf import convert, files, folders
 from infoword_tf.encoders import Inputs
 from tests import places
 from tests.eager import eagerly
-from tests.oracles import keras_hub
+from tests.oracles import frozen, keras_hub
 from tests.refused import refused
 
 NEAR = 1e-5
@@ -31,8 +31,7 @@ FOLDERS = tuple(
 
 def answers():
     """Everything in keras_hub.npz."""
-    with np.load(keras_hub.FILE) as file:
-        return dict(file)
+    return frozen.read(keras_hub.FILE)
 
 
 class KerasHubTest(parameterized.TestCase):

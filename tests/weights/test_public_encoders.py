@@ -197,9 +197,10 @@ class PublicEncodersTest(places.Folder, parameterized.TestCase):
         self.assertEqual(vectors.normalize, 'normalize' in modules)
         dense = [x.split()[2:] for x in modules if x.startswith('dense')]
         if vectors.critic == 'late':
-            layers = vectors.late.dense
+            layers = vectors.critics['late'].dense
         elif vectors.critic == 'lexical':
-            self.assertEqual(vectors.lexical.activation, 'log1p_relu')
+            lexical = vectors.critics['lexical']
+            self.assertEqual(lexical.activation, 'log1p_relu')
             layers = ()
         else:
             self.assertEqual(vectors.pooling, modules[0])
