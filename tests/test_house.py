@@ -248,7 +248,7 @@ class HouseTest(parameterized.TestCase):
         graphlib.TopologicalSorter(actual).prepare()  # complains of a circle
 
     def test_nothing_asks_which_critic_it_is(self):
-        """What differs by critic stands in its file."""
+        """Differences of critics stand in the files of critics."""
         places = [
             f'{file.relative_to(ROOT)}:{line}'
             for file in sources('infoword_tf', 'tasks', 'export', 'benchmarks')

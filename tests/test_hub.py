@@ -132,7 +132,7 @@ class ModelTest(HubCase):
         self.assertTrue((folder / 'model.safetensors').is_file())
 
     def test_a_connection_that_breaks_off(self):
-        """What was there before stays, and the file is whole."""
+        """The file is whole, and asked for twice."""
         content = FILES['model.safetensors']
         path = f'/cdn/{hashlib.sha256(content).hexdigest()}'
         self.hub.cut.add(path)
@@ -200,7 +200,7 @@ class LoadTest(HubCase):
 
 
     def test_adapters_of_a_model_there(self):
-        """Of the Hub the base is too; a folder names one by hf://."""
+        """The base of adapters of the Hub is there; a folder names hf://."""
         base = public.write(self.folder / 'bert', 'bert')
         self.hub.add('models/o/bert', base)
         self.hub.names['models/o/bert']['v2'] = 0
@@ -259,7 +259,7 @@ class DataTest(HubCase):
         )
 
     def test_figures_are_those_of_the_files(self):
-        """Of a command, whose flags.txt has what was typed."""
+        """Results of a command are equal; flags.txt has the typed names."""
         figures = []
         for number, folder in enumerate(
             ('hf://datasets/o/d', self.folder / 'd')

@@ -1,4 +1,4 @@
-"""What rows ask of encoders, against the whole table in full."""
+"""Rows and the encoders that they allow, the whole table written out."""
 
 import dataclasses
 from unittest import mock
@@ -151,7 +151,7 @@ class AbilitiesTest(absltest.TestCase):
 
 
 class FieldsTest(absltest.TestCase):
-    """What other rooms ask of a row."""
+    """Fields of a row that other rooms ask for."""
 
     def test_a_public_head_is_known_and_has_a_row(self):
         asked = {entry.public_head for entry in TABLE.values()} - {None}
