@@ -63,6 +63,7 @@ def run(choices: Choices, chosen: Mapping[str, Any]) -> None:
     if choices.source:
         commands.require(vars(choices), workdir='the workdir to make')
         source = choices.source
+        check_workdir(pathlib.Path(choices.workdir))  # before a download
         if hub.is_name(source):
             source = hub.folder_of(source)
         convert(
@@ -115,8 +116,8 @@ def convert(
         FileExistsError: the workdir holds files.
         ValueError: a folder that cannot be converted, or is damaged.
     """
-    base = adapted_by(source) or source
-    check_folders(source, base, workdir)
+    check_workdir(workdir)
+    base = base_of(source)
     began = time.monotonic()
     commands.hush_tensorflow()
     from infoword_tf.weights import (
@@ -177,30 +178,31 @@ def convert(
         print(f'{NOTE}{note}')
 
 
-def check_folders(
-    source: pathlib.Path, base: pathlib.Path, workdir: pathlib.Path
-) -> None:
-    """Raises if a folder holds no weights, or the workdir holds files.
-
-    Args:
-        source: folder to convert.
-        base: folder whose weights an adapter in `source` changes, or `source`.
-        workdir: as of `convert`.
-
-    Raises: FileNotFoundError, FileExistsError.
-    """
-    if not source.is_dir():
-        raise FileNotFoundError(f'--source={source}: there is no such folder')
+def check_workdir(workdir: pathlib.Path) -> None:
+    """Raises FileExistsError if a folder that is to be made holds files."""
     if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
         raise FileExistsError(
             f'--workdir={workdir} is there and not empty; name a new folder'
         )
+
+
+def base_of(source: pathlib.Path) -> pathlib.Path:
+    """Returns the folder with the weights: that of an adapter, or the source.
+
+    Raises:
+        FileNotFoundError: there is no such folder, or it holds no weights.
+        InputError: as `folders.adapted_by`.
+    """
+    if not source.is_dir():
+        raise FileNotFoundError(f'--source={source}: there is no such folder')
+    base = adapted_by(source) or source
     known = [base / name for name in ('config.json', 'modules.json')]
     if not any(map(pathlib.Path.is_file, [*known, *base.glob('*.index')])):
         raise FileNotFoundError(
             f'--source={base} has no config.json, modules.json or *.index: '
             'it holds no weights; name the folder with these files'
         )
+    return base
 
 
 def write(init: pathlib.Path, output: pathlib.Path, form: str) -> None:

@@ -98,8 +98,10 @@ def folder_of(name: str | os.PathLike) -> pathlib.Path:
             kind.
     """
     known = parse(name)
+    within = f'{known.path}/' if known.path else ''
     for weights in WEIGHTS:
-        folder = _download(known, [*SETTINGS, *weights]) / known.path
+        patterns = [f'{within}{pattern}' for pattern in (*SETTINGS, *weights)]
+        folder = _download(known, patterns) / known.path
         if any(x for pattern in weights for x in folder.rglob(pattern)):
             return folder
     raise InputError(

@@ -79,18 +79,6 @@ class Cosine(Critic):
         del config, role
         return np.concatenate([batch['embeddings'] for batch in outputs])
 
-    def scores(
-        self, a: Tensor, b: Tensor, width: int | None, key: Tensor | None
-    ) -> Tensor:
-        """Implements `Critic.scores`."""
-        del width, key
-        return ops.matmul(a, ops.transpose(b))
-
-    def paired(self, a: Tensor, b: Tensor, width: int | None) -> Tensor:
-        """Implements `Critic.paired`."""
-        del width
-        return ops.sum(a * b, axis=1)
-
     def compared(
         self,
         sides: tuple[Tensor, Tensor],

@@ -147,16 +147,20 @@ class TextForm(Configurable):
     ) -> Tensor:
         """Scores each a [N, F] against each b [M, F]: [N, M] float32.
 
+        By the dot product, unless a critic overrides it.
+
         Args:
             a, b: as of `part`.
             width: of the parts; None: they are whole.
             key: None runs plain operations.
         """
-        raise NotImplementedError
+        del width, key
+        return ops.matmul(a, ops.transpose(b))
 
     def paired(self, a: Tensor, b: Tensor, width: int | None) -> Tensor:
         """Scores pairs of a [N, F] and b: [N]; as of `scores`."""
-        raise NotImplementedError
+        del width
+        return ops.sum(a * b, axis=1)
 
     def compared(
         self,

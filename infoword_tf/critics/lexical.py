@@ -227,18 +227,6 @@ class LexicalCritic(Critic):
         del batch, texts, norm
         return self.layer.weights_of(pooled)
 
-    def scores(
-        self, a: Tensor, b: Tensor, width: int | None, key: Tensor | None
-    ) -> Tensor:
-        """Implements `Critic.scores`."""
-        del width, key
-        return ops.matmul(a, ops.transpose(b))
-
-    def paired(self, a: Tensor, b: Tensor, width: int | None) -> Tensor:
-        """Implements `Critic.paired`."""
-        del width
-        return ops.sum(a * b, axis=1)
-
     def with_terms(
         self,
         batch: Any,
