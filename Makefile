@@ -2,7 +2,7 @@
 # make test         run the tests that tell most: some minutes
 # make test-all     run all tests
 # make test-numbers   those of numbers, as other processors multiply
-# make lint         ruff
+# make lint         ruff, and mypy over the product
 # make oracles [WRITE=1]   ask other people's programs again what tests expect
 # make demo MODEL=DIR/1 [FLAGS=--corpus=pydocs]   try an export on a page
 # make demo-check   the tests of that page, in an environment of its own
@@ -80,6 +80,7 @@ pages: setup
 
 lint: setup
 	$(PY) -m ruff check .
+	$(PY) -m mypy
 
 # Some of the faults are among the tests; these are all of them.
 faults: setup

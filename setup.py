@@ -59,8 +59,8 @@ setuptools.setup(
         ],  # fmt: skip
         'tasks': TASKS,
         'test': [
-            *LITERT, *TASKS, 'faiss-cpu', 'hypothesis', 'jax', 'psutil',
-            'pytest', 'pytest-xdist', 'ruff',
+            *LITERT, *TASKS, 'faiss-cpu', 'hypothesis', 'jax', 'mypy',
+            'psutil', 'pytest', 'pytest-xdist', 'ruff',
         ],  # fmt: skip
     },
 )

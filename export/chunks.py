@@ -6,11 +6,10 @@ Glossary of shapes: S texts of a chunk, G chunks.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 def longest(lengths: Tensor) -> Tensor:

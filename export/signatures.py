@@ -56,6 +56,7 @@ from infoword_tf.evaluation import measures
 from infoword_tf.inference import blanks
 from infoword_tf.inference.batches import RolePredictor
 from infoword_tf.inference.loaded import Loaded
+from infoword_tf.tensors import Tensor
 from infoword_tf.text.template import to_dense, with_special_tokens
 
 TEXTS = 256  # of a chunk, at most
@@ -75,7 +76,6 @@ _INPUTS = {
     'choices': tf.TensorSpec((None, None), tf.string, name='choices'),
 }
 
-Tensor = Any
 Outputs = dict[str, Tensor]
 
 

@@ -26,8 +26,8 @@ from infoword_tf import errors, files
 from infoword_tf.config import WEIGHTS, AdapterConfig, Config
 from infoword_tf.lazy import ChangedKernel, ops
 from infoword_tf.settings import Setting
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 NONE, LORA = KINDS = ('none', 'lora')
 ADAPTER = 'adapter'  # the flag, and what its settings begin with
 NARROW = 'bfloat16'

@@ -42,6 +42,7 @@ from infoword_tf.inference.states import segments_of
 from infoword_tf.layers import dropout as by_key
 from infoword_tf.layers.pooling import POOLINGS, real_places
 from infoword_tf.resolve import answering
+from infoword_tf.tensors import Tensor
 from infoword_tf.text import strings
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
@@ -55,7 +56,6 @@ if keras.backend.backend() != 'tensorflow':
         f'{keras.backend.backend()} here)'
     )
 
-Tensor = Any
 VERSION = 1  # of the configs in `.keras` files
 PRECISIONS = 'float32', 'mixed_bfloat16'
 IDS, SEGMENTS, MASK = FIELDS = 'token_ids', 'segment_ids', 'padding_mask'

@@ -48,9 +48,9 @@ from infoword_tf.objectives import (
 from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.objectives.objective import Shared
 from infoword_tf.resolve import auxiliaries_of
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import VIEWS, Reads, Specials, View, root
 
-Tensor = Any
 MAIN = 'encoder'  # the encoder that is trained, and exported
 HELDOUT_KEY = 20190  # seed of all that is drawn for held-out text
 # Devlin et al. 2019 draw from a normal of 0.02 truncated at two deviations; so

@@ -24,9 +24,9 @@ from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
 from infoword_tf.layers.projector import Projector
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
 
-Tensor = Any
 COSINE = 'cosine'
 CLS, MEAN = 'cls', 'mean'
 NO_HEAD, IN_TRAINING, KEPT, PROJECTOR = HEADS = (

@@ -15,9 +15,9 @@ from infoword_tf.critics.critic import Critic, HeadConfig, Start
 from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
 from infoword_tf.layers.scores import NO_POOLER, PairScore
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Specials
 
-Tensor = Any
 CROSS = 'cross'
 
 

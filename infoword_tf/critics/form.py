@@ -12,9 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from infoword_tf.lazy import ops
 from infoword_tf.settings import Configurable
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import View
-
-Tensor = Any
 
 
 class Compared(NamedTuple):

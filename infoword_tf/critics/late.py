@@ -29,9 +29,9 @@ from infoword_tf.layers.late import TokenVectors, late_scores, paired_scores
 from infoword_tf.layers.pooling import real_places, unit
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Specials
 
-Tensor = Any
 LATE = 'late'
 PUNCTUATION = tuple(string.punctuation)
 TOKEN_WIDTH = 128  # (Khattab & Zaharia 2020, §3.2)

@@ -17,8 +17,8 @@ from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.pooling import about_unit, of_texts, pool, rarity, unit
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 FIRST_SCALE, LARGEST_SCALE = 20.0, 100.0
 _AROUND = -1e4  # exp of it is 0; above infonce.NEVER
 

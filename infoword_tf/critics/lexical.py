@@ -24,9 +24,9 @@ from infoword_tf.layers.lexical import TOKENS, VOCABULARY, Lexical
 from infoword_tf.layers.pooling import real_places
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Specials
 
-Tensor = Any
 LEXICAL = 'lexical'
 AS_INIT = 'init'
 THIRD = -1  # of the run's updates

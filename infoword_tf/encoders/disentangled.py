@@ -6,7 +6,6 @@ models have none, are for rows of two texts.
 """
 
 import dataclasses
-from typing import Any
 
 from infoword_tf import errors
 from infoword_tf.encoders.encoder import (
@@ -22,8 +21,7 @@ from infoword_tf.layers.disentangled import DisentangledBlock, distances_of
 from infoword_tf.layers.fused import read
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 class DisentangledTransformer(Stack):

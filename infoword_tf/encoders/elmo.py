@@ -30,9 +30,9 @@ from infoword_tf.layers.fused import with_bias
 from infoword_tf.layers.recurrent import Recurrent
 from infoword_tf.lazy import Layer, ops
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Specials
 
-Tensor = Any
 CHARACTERS = 262  # 256 bytes and five marks, from 1 on; 0 is unused
 # Ends of a text and of a token; after a token.
 TEXT_BEGIN, TEXT_END, BEGIN, END, PADDING = 257, 258, 259, 260, 261

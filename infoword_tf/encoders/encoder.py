@@ -17,9 +17,9 @@ from infoword_tf.layers.fused import row_major
 from infoword_tf.layers.pointwise import FORMS
 from infoword_tf.lazy import Layer, ops, remat
 from infoword_tf.settings import Configurable, setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Specials, View
 
-Tensor = Any
 # What rows ask of encoders (`Row.needs`).
 ABILITIES = {
     'alone': 'a text is read without those before, of which nothing is left',

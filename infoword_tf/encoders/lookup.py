@@ -8,16 +8,13 @@ special tokens nothing.
 Glossary of shapes: P places.
 """
 
-from typing import Any
-
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.attention import vector
 from infoword_tf.layers.block import read_vectors, take
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 class Lookup(Encoder):

@@ -37,8 +37,7 @@ from infoword_tf.layers.rotary_block import (
 )
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 class ModernTransformer(Stack):

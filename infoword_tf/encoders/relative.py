@@ -33,8 +33,7 @@ from infoword_tf.layers.relative import (
 )
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 class Memory(NamedTuple):

@@ -18,8 +18,8 @@ from infoword_tf.layers.block import take
 from infoword_tf.layers.recurrent import Recurrent, begins_anew
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 CELLS = ('lstm', 'gru', 'plain')
 
 

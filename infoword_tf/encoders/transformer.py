@@ -26,8 +26,7 @@ from infoword_tf.layers.attention import (
 from infoword_tf.layers.block import Block
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 class Transformer(Stack):

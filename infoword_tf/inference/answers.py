@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from infoword_tf.objectives.infonce import NEVER
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 N_BEST = 20
 SPANS = 40  # of a window: several may be the same text
 AMONG = 100  # best spans of a question that become answers

@@ -17,9 +17,9 @@ from infoword_tf import errors
 from infoword_tf import progress as progress_bars
 from infoword_tf.config import ROLES
 from infoword_tf.inference.states import Predictor
+from infoword_tf.tensors import Tensor
 from infoword_tf.text import strings
 
-Tensor = Any
 ID_SPECS = (  # of ids and lengths
     tf.TensorSpec((None, None), tf.int32),
     tf.TensorSpec((None,), tf.int32),

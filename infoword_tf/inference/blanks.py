@@ -4,7 +4,6 @@ Glossary of shapes: P masks of a text, J tokens of all texts together.
 """
 
 import re
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,10 +11,10 @@ import tensorflow as tf
 from infoword_tf import errors
 from infoword_tf.config import WEIGHTS
 from infoword_tf.inference.states import Predictor
+from infoword_tf.tensors import Tensor
 from infoword_tf.text import strings, vocabulary
 from infoword_tf.text.tokenizer import TextTokenizer
 
-Tensor = Any
 _FAR = 2**30  # from every token
 
 

@@ -16,9 +16,8 @@ from infoword_tf.inference.states import Predictor, cls_places
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import real_places
 from infoword_tf.objectives.label import Head
+from infoword_tf.tensors import Tensor
 from infoword_tf.text import strings
-
-Tensor = Any
 
 
 class Classes(Predictor):

@@ -10,13 +10,12 @@ windows is read best where it has most context; spans begin there alone.
 Glossary of shapes: G windows of all contexts, J tokens of all windows together.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from infoword_tf.tensors import Tensor
 from infoword_tf.text.template import Template
-
-Tensor = Any
 
 
 class ContextWindows(NamedTuple):

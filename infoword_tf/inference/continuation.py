@@ -14,11 +14,10 @@ import tensorflow as tf
 from infoword_tf.inference.states import Predictor
 from infoword_tf.layers.pooling import last_places
 from infoword_tf.objectives.lm import VIEW
+from infoword_tf.tensors import Tensor
 from infoword_tf.text import strings
 from infoword_tf.text.template import padded
 from infoword_tf.views import View
-
-Tensor = Any
 
 
 class Continuation(Predictor):

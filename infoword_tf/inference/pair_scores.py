@@ -19,9 +19,8 @@ from infoword_tf.critics import CRITICS
 from infoword_tf.critics.cross import scoring
 from infoword_tf.inference.classes import Classes
 from infoword_tf.inference.states import Predictor, cls_places
+from infoword_tf.tensors import Tensor
 from infoword_tf.text import strings
-
-Tensor = Any
 
 
 class PairScores(Predictor):

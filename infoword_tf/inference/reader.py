@@ -17,10 +17,10 @@ from infoword_tf.inference import answers, context_windows
 from infoword_tf.inference.states import Predictor
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.span import Spans, slots_of
+from infoword_tf.tensors import Tensor
 from infoword_tf.text import characters, strings
 from infoword_tf.text.template import padded, to_dense
 
-Tensor = Any
 _QUESTIONS = 256  # whose windows are in memory at once
 
 

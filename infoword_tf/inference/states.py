@@ -15,11 +15,10 @@ from infoword_tf.layers.pooling import last_places, real_places
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.row import ANSWERS
 from infoword_tf.resolve import answering
+from infoword_tf.tensors import Tensor
 from infoword_tf.text.layout import Layout
 from infoword_tf.text.template import Template, padded
 from infoword_tf.workdir import Workdir
-
-Tensor = Any
 
 
 class States:

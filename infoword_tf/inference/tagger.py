@@ -19,11 +19,11 @@ from infoword_tf.inference.states import Predictor
 from infoword_tf.layers.crf import chains_of
 from infoword_tf.layers.pooling import real_places
 from infoword_tf.objectives.tag import ALL, Tags
+from infoword_tf.tensors import Tensor
 from infoword_tf.text import characters, strings, tags, words
 from infoword_tf.text.template import Template, padded
 from infoword_tf.text.tokenizer import ragged, string_of
 
-Tensor = Any
 _TEXTS = 256  # whose windows are in memory at once
 _COPIED = 1 << 25  # bytes of texts that spans are cut out of at a time
 

@@ -41,9 +41,8 @@ from infoword_tf.layers.pooling import (
     real_places,
     unit,
 )
+from infoword_tf.tensors import Tensor
 from infoword_tf.text import strings
-
-Tensor = Any
 
 
 class Vectors(BatchPredictor):

@@ -27,8 +27,7 @@ from infoword_tf.layers.fused import (
     with_gradient,
 )
 from infoword_tf.lazy import Layer, Variable, change_of, dtype_of, ops, parts_of
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 class Branch(NamedTuple):

@@ -14,8 +14,8 @@ import numpy as np
 
 from infoword_tf.layers import attention
 from infoword_tf.lazy import ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 CHUNKS = 4  # with fewer, a mask over all scores is as fast
 _NOWHERE = -(1 << 30)  # the block of keys beyond a sequence
 

@@ -12,8 +12,7 @@ from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import of_texts
 from infoword_tf.layers.recurrent import Recurrent, begins_anew
 from infoword_tf.lazy import Layer, ops
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 class BiLstm(Layer):

@@ -19,8 +19,7 @@ from infoword_tf.layers.attention import (
     vector,
 )
 from infoword_tf.lazy import Layer, ops
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 class Sized(Layer):

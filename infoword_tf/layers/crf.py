@@ -15,13 +15,13 @@ with constant posteriors has the gradient of log Z, one product after the loops.
 Glossary of shapes: W words of a sequence at most, C labels.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.fused import compiled
 from infoword_tf.lazy import Layer, ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 TINY = 1e-30
 
 

@@ -4,13 +4,12 @@ Glossary of shapes: F width of the result.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from infoword_tf import errors
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.lazy import Layer, ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     'identity': lambda x: x,
     'tanh': lambda x: ops.tanh(x),

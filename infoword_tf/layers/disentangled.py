@@ -36,8 +36,7 @@ from infoword_tf.layers.block import Block
 from infoword_tf.layers.relative import block_count, columns_of
 from infoword_tf.layers.relative_scores import relative_scores, split_queries
 from infoword_tf.lazy import ops
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 def buckets_of(

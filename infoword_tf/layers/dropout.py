@@ -25,8 +25,7 @@ from infoword_tf.layers.fused import (
     with_gradient,
 )
 from infoword_tf.lazy import ops
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 # Odd constants of two well-known mixers: the golden ratio (Weyl sequences)
 # and the 32-bit finaliser with the lowest known bias.

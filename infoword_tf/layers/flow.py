@@ -21,15 +21,13 @@ compared with a standard normal, as in the published program.
 Glossary of shapes: F width of the networks of couplings.
 """
 
-from typing import Any
-
 from infoword_tf import errors
 from infoword_tf.config import LEARNED
 from infoword_tf.layers.attention import vector
 from infoword_tf.layers.dense import ACTIVATIONS, Dense
 from infoword_tf.lazy import Layer, ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 # Glow's `logscale_factor`, by which scales learn at a larger rate.
 LOG_FACTOR = 3.0
 

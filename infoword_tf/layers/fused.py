@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from infoword_tf.lazy import ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 LANES = 16  # runs of columns that `over_columns` combines
 SPARSE = 4  # `placed_products` skips zeros if fewer than 1 in 4 is not 0
 

@@ -12,7 +12,6 @@ tokens of a that are compared at once.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.fused import (
@@ -21,8 +20,8 @@ from infoword_tf.layers.fused import (
     with_gradient,
 )
 from infoword_tf.lazy import Layer, ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 NEVER = -1e30
 TOKENS_AT_ONCE = 128  # of a
 

@@ -34,8 +34,8 @@ from infoword_tf.layers.fused import (
 from infoword_tf.layers.pooling import of_texts
 from infoword_tf.layers.vocabulary_scores import Transformed
 from infoword_tf.lazy import Layer, ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 NEVER = -1e30
 VOCABULARY, TOKENS = HEADS = ('vocabulary', 'tokens')
 ACTIVATIONS = {

@@ -1,12 +1,10 @@
 """The scalar mix of an encoder's layers (Peters et al. 2018, "ELMo", Eq. 1)."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from infoword_tf.layers.attention import vector
 from infoword_tf.lazy import Layer, ops
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 class Mix(Layer):

@@ -25,8 +25,7 @@ from infoword_tf.layers.fused import (
     with_gradient,
 )
 from infoword_tf.lazy import dtype_of, ops
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 def _normalise(x: Tensor, epsilon: float, rms: bool) -> tuple[Tensor, Tensor]:

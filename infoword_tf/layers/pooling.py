@@ -5,13 +5,11 @@ Means cover [CLS] and [SEP], never padding.
 Glossary of shapes: J texts of a sequence.
 """
 
-from typing import Any
-
 import numpy as np
 
 from infoword_tf.lazy import ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 COMMON = 1e-3  # a token of this frequency weighs half as much as a rare one
 
 

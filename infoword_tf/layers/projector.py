@@ -9,12 +9,11 @@ Glossary of shapes: n texts of this replica.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from infoword_tf.layers.attention import matrix, vector
 from infoword_tf.lazy import Layer, ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 Moments = tuple[Tensor, Tensor]  # mean and variance, [1, D] or [D]
 EPSILON = 1e-5
 

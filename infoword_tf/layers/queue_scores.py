@@ -8,7 +8,7 @@ C vectors of a chunk, F numbers of a stored vector.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from infoword_tf.layers.fused import (
     compiled,
@@ -17,8 +17,8 @@ from infoword_tf.layers.fused import (
     with_gradient,
 )
 from infoword_tf.lazy import ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 NEVER = -1e30
 SCORES_AT_ONCE = 2**19  # of a chunk, 2 MiB, unless MOST_CHUNKS makes them more
 MOST_CHUNKS = 32  # that a graph holds

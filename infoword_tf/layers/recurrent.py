@@ -35,8 +35,7 @@ from infoword_tf.layers.fused import (
     with_gradient,
 )
 from infoword_tf.lazy import Layer, ops
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 class Cell(NamedTuple):

@@ -35,8 +35,8 @@ from infoword_tf.layers.attention import (
 from infoword_tf.layers.block import Sized, make_feed_forward, post_norm
 from infoword_tf.layers.relative_scores import relative_scores, split_queries
 from infoword_tf.lazy import Layer, Variable, ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 # Tokens whose products with distances are one matrix, where all tokens are
 # queries: smaller matrices have fewer unused columns, but are more products.
 BLOCKS = (64, 32)

@@ -19,8 +19,7 @@ from infoword_tf.layers.fused import (
     with_gradient,
 )
 from infoword_tf.lazy import ops
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 @compiled

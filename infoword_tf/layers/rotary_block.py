@@ -29,8 +29,8 @@ from infoword_tf.layers.block import Sized, mask_at, take
 from infoword_tf.layers.fused import with_bias
 from infoword_tf.layers.rotary import Turn, rotate, split_turned
 from infoword_tf.lazy import Layer, ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 LAYER, RMS = NORMS = ('layer', 'rms')
 BEFORE, AFTER, BOTH = ORDERS = ('before', 'after', 'both')
 # By name, which parts of a block have biases.

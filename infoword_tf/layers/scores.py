@@ -6,8 +6,8 @@ from infoword_tf.layers import dropout, pointwise
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.dense import ACTIVATIONS
 from infoword_tf.lazy import Layer, ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 NO_POOLER = 'none'
 # Activations of a dense layer, in layers.dense.ACTIVATIONS; with the suffix
 # NORM a norm follows, and neither has a bias.

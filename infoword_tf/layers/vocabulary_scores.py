@@ -18,8 +18,8 @@ from infoword_tf.layers.fused import (
     with_gradient,
 )
 from infoword_tf.lazy import ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 # Up to this width the table's gradient in float32 takes a third of the time as
 # the transpose of a product states^T total, instead of total^T states.
 NARROW = 128

@@ -15,10 +15,10 @@ from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Shared
 from infoword_tf.objectives.queue import Queued
 from infoword_tf.settings import Setting, setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import View
 from infoword_tf.views.sentences import COPIES
 
-Tensor = Any
 PAIRS_VIEW = 'pair_candidates'
 
 

@@ -27,9 +27,9 @@ from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.pools import Pool
 from infoword_tf.objectives.queue import MOMENTUM, auxiliaries, encoders
 from infoword_tf.objectives.row import Row, Scoring, Vector
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
 
-Tensor = Any
 PASSAGE, SENTENCE = 'passage', 'sentence'  # views
 
 

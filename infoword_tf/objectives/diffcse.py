@@ -37,9 +37,9 @@ from infoword_tf.objectives.sentence_texts import (
     text_places,
 )
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
 
-Tensor = Any
 SCORER = 'simcse'
 GENERATOR, DISCRIMINATOR = 'generator', 'discriminator'
 BLANKS = 'blanks', 'blanks_by_counts'

@@ -30,9 +30,9 @@ from infoword_tf.objectives.queue import (
 )
 from infoword_tf.objectives.row import Row, Scoring, Vector
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
 
-Tensor = Any
 CRITICS = ('dot', 'scaled', 'cosine')  # the paper's is the first
 
 

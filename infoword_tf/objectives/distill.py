@@ -29,8 +29,6 @@ Shapes: J examples of a sequence, N = B J, S texts of an example, C classes, Q
 questions of an example and A answers (label.py), W width of the teacher.
 """
 
-from typing import Any
-
 from infoword_tf.errors import InputError
 from infoword_tf.layers.attention import table
 from infoword_tf.layers.pooling import unit
@@ -41,9 +39,9 @@ from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.row import Row, vector_of_init
 from infoword_tf.objectives.span import log_softmax
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
 
-Tensor = Any
 LAST, SKIP = MAPS = ('last', 'skip')
 PAPER, CODE = REDUCTIONS = ('paper', 'code')
 REDUCTION = setting(

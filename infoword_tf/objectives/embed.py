@@ -17,8 +17,6 @@ are no negatives of each other: they are copies of b.
 Shapes: J texts of a sequence, N = B J, W width of the teacher.
 """
 
-from typing import Any
-
 from infoword_tf.layers.pooling import of_texts, pool, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
@@ -28,9 +26,9 @@ from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.pools import Pool, gather_vectors, text_ids
 from infoword_tf.objectives.row import Row, vector_of_init
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
 
-Tensor = Any
 MEAN, CLS, LAST_TOKEN = POOLINGS = ('mean', 'cls', 'last')
 COSINE, MSE = DISTANCES = ('cosine', 'mse')
 GRAIN = 2**-12  # to which numbers are rounded before they are compared

@@ -16,9 +16,8 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.comparing import Comparing
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import View
-
-Tensor = Any
 
 
 class Guided(Comparing):

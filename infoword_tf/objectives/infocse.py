@@ -40,9 +40,9 @@ from infoword_tf.objectives.sentence_texts import (
 )
 from infoword_tf.objectives.vocabulary import VocabularyTokens, check_widths
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
 
-Tensor = Any
 MASKED, LOWER = 'masked', 'lower'
 FROZEN, DETACHED, TRAINED = LOWERS = ('frozen', 'detached', 'trained')
 EMBEDDINGS, LAYER = OUTPUTS = ('embeddings', 'layer')

@@ -29,11 +29,11 @@ All of it is float32 whatever the model computes in. Scores are masked with
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from infoword_tf.lazy import ops
+from infoword_tf.tensors import Tensor
 
-Tensor = Any
 NEVER = -1e30
 
 

@@ -34,10 +34,10 @@ from infoword_tf.objectives.sentence_texts import (
     source_of,
 )
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
 from infoword_tf.views.sentences import SETTINGS
 
-Tensor = Any
 SCORER = 'simcse'
 
 

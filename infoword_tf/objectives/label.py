@@ -51,9 +51,9 @@ from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.row import Row, vector_of_init
 from infoword_tf.objectives.statistics import Statistics
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
 
-Tensor = Any
 VIEW = 'examples'
 REGRESSION, COSENT = LOSSES = ('regression', 'cosent')
 TEXTS = ('joined', 'both_ways', 'choices')

@@ -33,9 +33,9 @@ from infoword_tf.objectives.vocabulary import (
     check_widths,
 )
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
 
-Tensor = Any
 VIEW = 'streamed'
 STREAM, EXAMPLES = 'stream', 'examples'
 VIEWS = {STREAM: VIEW, EXAMPLES: 'examples'}  # by `CausalTokens.reads`

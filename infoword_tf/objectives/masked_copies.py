@@ -5,14 +5,14 @@ whole. Shapes: P masked places of a sequence at most.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from infoword_tf.layers import dropout
 from infoword_tf.lazy import ops
 from infoword_tf.objectives.objective import Batch
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Specials, View
 
-Tensor = Any
 SHARE = 0.8  # of masked tokens that show [MASK]; half of the others are random
 
 

@@ -14,7 +14,7 @@ pointwise mutual information. Shapes: N = B P.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,9 +29,9 @@ from infoword_tf.objectives.vocabulary import (
     pairs,
 )
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
 
-Tensor = Any
 VIEW, TRANSLATED = 'masked', 'translated'
 
 

@@ -17,9 +17,8 @@ from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.objectives.pools import Replicas
 from infoword_tf.objectives.statistics import Statistics
 from infoword_tf.settings import Configurable
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Specials, View
-
-Tensor = Any
 
 
 class Copy(NamedTuple):

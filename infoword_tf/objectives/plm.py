@@ -9,7 +9,6 @@ and without a transform (Yang et al. 2019, Eq. 3 and 4). One in k words is
 predicted, the last ones of the order; see `views.permuted`.
 """
 
-from typing import Any
 
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
@@ -18,7 +17,6 @@ from infoword_tf.objectives.row import Row, Scoring, Vector
 from infoword_tf.objectives.vocabulary import VocabularyTokens
 from infoword_tf.views import Reads
 
-Tensor = Any
 VIEW = 'permuted'
 
 

@@ -7,12 +7,11 @@ import numpy as np
 
 from infoword_tf.layers import dropout
 from infoword_tf.lazy import ops
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import View
 
 if TYPE_CHECKING:
     from infoword_tf.objectives.objective import Batch
-
-Tensor = Any
 
 
 class Replicas:

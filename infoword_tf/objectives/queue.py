@@ -20,9 +20,9 @@ from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.pools import Pool, Ring, gather_pool, text_ids
 from infoword_tf.objectives.row import Auxiliary
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import View
 
-Tensor = Any
 MOMENTUM = 'momentum'
 
 

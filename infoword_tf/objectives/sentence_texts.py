@@ -8,9 +8,9 @@ from typing import Any
 
 from infoword_tf.critics import Compared
 from infoword_tf.lazy import ops
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import View
 
-Tensor = Any
 VIEW, KEYS = 'sentences', 'sentence_keys'
 
 

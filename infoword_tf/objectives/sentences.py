@@ -45,11 +45,11 @@ from infoword_tf.objectives.sentence_texts import (
     text_weights,
 )
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
 from infoword_tf.views.pair_candidates import PAIR
 from infoword_tf.views.sentences import POSITIVES, SETTINGS
 
-Tensor = Any
 FORWARD, BOTH, JOINT = DIRECTIONS = ('forward', 'both', 'joint')
 
 

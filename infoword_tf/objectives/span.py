@@ -39,9 +39,9 @@ from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.row import Row, vector_of_init
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
 
-Tensor = Any
 VIEW = 'examples'
 INDEPENDENT, CONDITIONAL = ENDS = ('independent', 'conditional')
 STARTS = 5

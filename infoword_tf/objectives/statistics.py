@@ -1,14 +1,13 @@
 """Counts of b, which decide where mutual information is zero."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from infoword_tf.lazy import ops
 from infoword_tf.objectives.infonce import Marginal
-
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 class Statistics(NamedTuple):

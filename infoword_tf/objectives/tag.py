@@ -19,8 +19,6 @@ posterior of each label, which is a distribution over the same candidates.
 Shapes: C labels.
 """
 
-from typing import Any
-
 import numpy as np
 
 from infoword_tf.layers.bilstm import BiLstm
@@ -31,9 +29,9 @@ from infoword_tf.objectives.label import VIEW, Scorer, flat
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.row import Row, Settings, vector_of_init
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
 
-Tensor = Any
 FIRST, ALL = TOKENS = ('first', 'all')
 
 

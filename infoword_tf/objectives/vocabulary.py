@@ -30,9 +30,9 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import View
 
-Tensor = Any
 SPARE = 6  # standard deviations of the number of draws that fit
 
 

@@ -19,7 +19,6 @@ G = T / W blocks.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.row import Row
 from infoword_tf.objectives.statistics import Statistics
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
 from infoword_tf.views.words import (
     SUBSAMPLE,
@@ -40,7 +40,6 @@ from infoword_tf.views.words import (
     noise,
 )
 
-Tensor = Any
 LOSSES = ('infonce', 'vocabulary', 'binary')
 VIEW = 'words'
 BLOCK = 32  # words; more waste products, fewer read more vectors

@@ -23,9 +23,9 @@ from infoword_tf.objectives.pools import Pool, gather_vectors
 from infoword_tf.objectives.queue import MOMENTUM, Queued, auxiliaries
 from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.settings import setting
+from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
 
-Tensor = Any
 VIEW, KEYS = 'crossed', 'crossed_keys'
 DOT, COSINE = CRITICS = ('dot', 'cosine')
 QUEUE, BATCH, BOTH = NEGATIVES = ('queue', 'batch', 'both')

@@ -8,11 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from infoword_tf.tensors import Tensor
 from infoword_tf.text.layout import Layout
 from infoword_tf.text.tokenizer import TextTokenizer
 from infoword_tf.views.fitting import fitting_lengths
-
-Tensor = Any
 
 
 class Template:

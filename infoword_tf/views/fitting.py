@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-Tensor = Any
+from infoword_tf.tensors import Tensor
 
 
 def fitting_lengths(
