@@ -9,7 +9,7 @@
 # make beam-check   prepare text on Apache Beam, in an environment of its own
 # make serve-check  run exports of every kind in C, with what servers link
 # make serving-compat [MODEL=DIR/1]   run an export in TensorFlow 2.12 too
-# make bench [QUICK=1]   the tables of docs/speed.md: 40 to 100 minutes, or 10
+# make bench [QUICK=1]   the tables of speed: 40 to 100 minutes, or 10
 # make bench-peers   other people's programs and MiniLM, for benchmarks
 # make notebooks [ONLY=search]   run the notebooks, and keep their pictures
 # make faults [ONLY=kill]   kill runs, fill disks, damage files: what is left

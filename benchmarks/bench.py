@@ -1,20 +1,21 @@
-"""Makes the tables of docs/speed.md, and the plot, in one run.
+"""Makes the tables of benchmarks/tables/ and their plots, in one run.
 
     python -m benchmarks.bench --quick
     python -m benchmarks.bench --only=step,encode --workdir=runs/bench
 
 Each table is a benchmark of this folder, run as a process; its contestants are
 processes, too, which run in turns while the machine is watched (turns.py).
-Finished results stay in WORKDIR, so a stopped run goes on; the document names
-a benchmark that failed, and the next run tries it again. At the end the
-document, the README's sentence and the plot are written from WORKDIR; with
+Finished results stay in WORKDIR, so a stopped run goes on; the table of a
+benchmark that failed says so, and the next run tries it again. At the end the
+tables, the README's sentence and the plot are written from WORKDIR; with
 --only they are not, unless --render says so. --quick measures less often and
 leaves some tables out; published figures do without.
 
 A processor that multiplies no bfloat16 leaves out what is measured in it:
 emulated, a step of a peer takes a minute. Its tables go to a page apart
 (PAGES), so that no table mixes processors. What a reader can expect is a table
-with a column for each kind of processor, which DOCS/speed.json remembers.
+of docs/speed.md with a column for each kind of processor, which
+TABLES/speed.json remembers.
 
 Weights are MiniLM's, text is pydocs: nothing is downloaded.
 """
@@ -43,7 +44,7 @@ PACKAGES = 'tensorflow', 'keras', 'tf-models-official', 'numpy'
 PEERS = 'torch', 'transformers', 'sentence-transformers', 'onnxruntime'
 # Of inputs made of pydocs; a passage has at least LONG words.
 DOCUMENTS, EXAMPLES, WORDS, LONG = 8000, 4000, 60, 80
-# Further markers; EXPECTED is in the first page alone.
+# Further markers: of each page of tables, the README and docs/speed.md.
 MACHINE, SUMMARY, EXPECTED = 'machine', 'summary', 'expected'
 # By whether the processor multiplies bfloat16.
 PAGES = {True: 'speed', False: 'speed_float32'}
@@ -58,7 +59,7 @@ INSTRUCTIONS = {
 
 
 class Benchmark(NamedTuple):
-    """A table of docs/speed.md.
+    """A table of benchmarks/tables/.
 
     Attributes:
         title: in the plot; None: too many lines for the plot.
@@ -230,8 +231,11 @@ class BenchChoices:
     weights: str | None = flag(
         None, 'A folder of sentence-transformers with the layout of MiniLM; '
         'none: that of make bench-peers.')
-    render: bool = flag(False, 'Write the documents with --only too.')
-    docs: str = flag('docs', 'Where speed.md is, and speed.png goes.')
+    render: bool = flag(False, 'Write the pages with --only too.')
+    tables: str = flag(
+        'benchmarks/tables', 'Where pages of tables are, and plots go.')
+    speed: str = flag(
+        'docs/speed.md', 'Where the table of all processors goes.')
     readme: str = flag('README.md', 'Where its sentence goes.')
 
 
@@ -388,7 +392,7 @@ def machine_of(quick: bool) -> dict[str, Any]:
 
 @commands.takes(BenchChoices)
 def run(choices: BenchChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs missing benchmarks, and writes the documents.
+    """Runs missing benchmarks, and writes the pages.
 
     Returns:
         Results by table.
@@ -429,8 +433,13 @@ def run(choices: BenchChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         print(f'{name}: {done[name]["took"]:.0f} s, {status}', flush=True)
     done = {name: each for name, each in done.items() if each}
     if choices.render or not choices.only:
-        render(done, kept.read_json(place), pathlib.Path(choices.docs),
-               pathlib.Path(choices.readme))  # fmt: skip
+        render(
+            done,
+            kept.read_json(place),
+            pathlib.Path(choices.tables),
+            pathlib.Path(choices.speed),
+            pathlib.Path(choices.readme),
+        )
     return done
 
 
@@ -556,10 +565,19 @@ def large_product(results: Mapping[str, Mapping[str, Any]]) -> str:
 def render(
     results: Mapping[str, Mapping[str, Any]],
     machine: Mapping[str, Any],
-    docs: pathlib.Path,
+    tables: pathlib.Path,
+    speed: pathlib.Path,
     readme: pathlib.Path,
 ) -> None:
-    """Writes the tables, the plot and, of the first page, README's sentence."""
+    """Writes all tables, the plot and, of the first page, README's sentence.
+
+    Args:
+        results: by table.
+        machine: that they were measured on.
+        tables: a folder with the pages.
+        speed: the page with the table of all processors.
+        readme: the page with the sentence.
+    """
     native = machine['native']
     page = PAGES[native]
     lines = {
@@ -568,15 +586,15 @@ def render(
         if native or not benchmark.native
     }
     lines[MACHINE] = machine_lines(machine, results)
-    write(docs / f'{page}.md', lines)
-    columns = expected_lines(docs / f'{PAGES[True]}.json', machine, results)
-    write(docs / f'{PAGES[True]}.md', {EXPECTED: columns})
+    write(tables / f'{page}.md', lines)
+    columns = expected_lines(tables / f'{PAGES[True]}.json', machine, results)
+    write(speed, {EXPECTED: columns})
     titled = collections.defaultdict(list)
     for name, result in results.items():
         if 'record' in result and BENCHMARKS[name].title:
             titled[BENCHMARKS[name].title].append(result['record'])
     records = {title: report.merged(x) for title, x in titled.items()}
-    with files.written(docs / f'{page}.png') as partial:
+    with files.written(tables / f'{page}.png') as partial:
         report.draw(partial, records)
     if native and 'record' in results.get('step', {}):
         record = results['step']['record']
