@@ -265,10 +265,10 @@ def _reads(settings: Mapping[str, Any]) -> Reads:
 
 ROW = Row(
     objective=ReplacedTokens,
-    a="the sentence's vector, and a generator's words",
-    b='whether a word is its own',
-    relation='the words of the sentence, some of them replaced',
-    candidates='yes and no',
+    a="the sentence's vector, and its text with replaced tokens",
+    b='whether a token was replaced',
+    relation='a generator replaces tokens of the sentence',
+    candidates='replaced and original',
     views={VIEW: _reads},
     needs=('alone', 'positions'),
     heldout_candidates=512,  # the norms are of all that simcse contrasts

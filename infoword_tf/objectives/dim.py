@@ -171,7 +171,7 @@ ROW = Row(
     objective=DeepInfoMax,
     a='masked text',
     b='masked n-gram',
-    relation='an n-gram that is missing from the text',
+    relation='an n-gram that was masked',
     candidates='masked n-grams of other sequences',
     views={
         'masked': lambda settings: None if settings['one_mask'] else _STATE,

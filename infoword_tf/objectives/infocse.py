@@ -252,8 +252,8 @@ def _auxiliaries(settings: Mapping[str, Any]) -> dict[str, Auxiliary]:
 ROW = Row(
     objective=AuxiliaryTokens,
     a="the sentence's vector, and lower states of its masked copy",
-    b='masked word',
-    relation='the word that stood at the place',
+    b='masked token',
+    relation='the token that was masked',
     candidates='vocabulary',
     views={VIEW: _reads, MASKED: _reads_masked},
     needs=('alone', 'positions'),

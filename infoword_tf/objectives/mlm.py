@@ -207,8 +207,8 @@ def _products(scoring: Scoring) -> int:
 MLM = Row(
     objective=MaskedTokens,
     a='masked text',
-    b='masked word',
-    relation='the word that stood at the place (BERT)',
+    b='masked token',
+    relation='the token that was masked (BERT)',
     candidates='vocabulary',
     views={VIEW: Reads('tokens')},
     answers=('blanks',),
@@ -218,23 +218,23 @@ MLM = Row(
 MMLM = dataclasses.replace(
     MLM,
     a='masked text of one of many languages',
-    relation='the word that stood at the place (XLM-R)',
+    relation='the token that was masked (XLM-R)',
     begins_as='mlm',
 )
 TLM = dataclasses.replace(
     MLM,
     objective=TranslatedTokens,
     a='masked text beside its masked translation',
-    relation='the word that stood at the place (XLM)',
+    relation='the token that was masked (XLM)',
     views={TRANSLATED: Reads('tokens')},
     begins_as='mlm',
 )
 BERT_NCE = Row(
     objective=NceTokens,
     a='masked text',
-    b='masked word',
-    relation='the word that stood at the place, in spans',
-    candidates='masked words of other sequences',
+    b='masked token',
+    relation='a token of a span that was masked',
+    candidates='masked tokens of other sequences',
     views={VIEW: Reads('tokens', masking='spans')},
     heldout_candidates=1024,
     answers=('blanks_by_counts',),

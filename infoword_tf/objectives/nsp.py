@@ -174,7 +174,7 @@ SAME_TEXT = dataclasses.replace(
     objective=SameText,
     a='masked cut of a text',
     b='another masked cut',
-    relation='a cut that overlaps it, or in a quarter one of another text',
+    relation='a cut that overlaps it, or in a quarter a cut of another text',
     views={SameText.view: Reads('next', source='windows')},
     needs=('alone', 'both_sides'),
     begins_as='nsp',

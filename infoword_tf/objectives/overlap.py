@@ -44,7 +44,7 @@ OVERLAP = dataclasses.replace(
     MLM,
     objective=OverlapTokens,
     a='two masked cuts of a text that overlap',
-    relation='the word that stood at the place, which the other cut may show',
+    relation='the token that was masked, which the other cut may show',
     views={VIEW: Reads('tokens', source='windows')},
     begins_as='mlm',
 )

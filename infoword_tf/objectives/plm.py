@@ -41,8 +41,8 @@ class PermutedTokens(VocabularyTokens):
 ROW = Row(
     objective=PermutedTokens,
     a='permuted text',
-    b='next word of the order',
-    relation='a word and what comes before it in a drawn order (XLNet)',
+    b='next token of the order',
+    relation='a token and what comes before it in a sampled order (XLNet)',
     candidates='vocabulary',
     views={VIEW: Reads('queries')},
     needs=('queries',),

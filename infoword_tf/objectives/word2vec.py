@@ -389,21 +389,21 @@ def _spread(x: Tensor) -> Tensor:
     return ops.reshape(flat, (*rest, s, c))
 
 
-_CANDIDATES = 'drawn words, vocabulary, or none: binary, without a bound'
+_CANDIDATES = 'sampled tokens, vocabulary, or none: binary, without a bound'
 SKIP_GRAM = Row(
     objective=SkipGram,
-    a='word',
-    b='word around it',
-    relation='a word of the same window (word2vec)',
+    a='token',
+    b='token around it',
+    relation='a token of the same window (word2vec)',
     candidates=_CANDIDATES,
     views={VIEW: Reads('around')},
     needs=('own_vectors',),
 )
 CBOW = Row(
     objective=ContinuousBag,
-    a='words of a window',
-    b='word in their middle',
-    relation='the word that they stand around (word2vec)',
+    a='tokens of a window',
+    b='token in their middle',
+    relation='the token that they stand around (word2vec)',
     candidates=_CANDIDATES,
     views={VIEW: Reads('middle')},
     needs=('own_vectors',),
