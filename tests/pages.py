@@ -1,8 +1,8 @@
 """Pages of docs/ that are made: python -m tests.pages
 
 docs/settings.md is made of rows and views, the table of encoders in
-docs/weights.md of tests/weights/public_encoders.json, that of differences
-between sums and publications in docs/rows.md of SUMS.
+docs/weights.md of tests/weights/public_encoders.json, those of rows and of
+differences between sums and publications in docs/rows.md of TABLE and SUMS.
 """
 
 import pathlib
@@ -14,11 +14,14 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.objectives import SUMS, TABLE
 from infoword_tf.settings import Setting
 from infoword_tf.views import VIEWS
+from tests import zoo
 from tests.weights import public_encoders
 
 PAGE = pathlib.Path(__file__).parent.parent / 'docs' / 'settings.md'
 WEIGHTS = PAGE.with_name('weights.md')
 ROWS = PAGE.with_name('rows.md')
+# Encoders over whole texts, which the table of rows names together.
+THREE = '`modern`, `transformer`, `disentangled`'
 HEAD = """# Settings of rows and views
 
 ```
@@ -30,8 +33,8 @@ The settings of a row are its flags, `--ROW.NAME`. Those of a view,
 `--VIEW.NAME`, are set once for all rows that read it. A setting of a row that
 is not trained, or of a view that no row reads, is refused. Those of
 [adapters](finetune.md#adapters) are `--adapter.NAME`.
-[rows.md](rows.md) says what the rows and views are. `make pages` makes this
-page.
+[rows.md](rows.md) says what the rows and views are. `--help=ROW` prints the
+same. `make pages` makes this page.
 """
 
 
@@ -51,28 +54,41 @@ def values_of(setting: Setting) -> tuple[str, Any]:
 
 def settings_page() -> str:
     """Returns the page: a section for each row and view with settings, and
-    for adapters."""
-    intros = {ADAPTER: 'Of a run with `--adapter=lora`.\n'}
+    for adapters.
+
+    A setting that an earlier section has word for word is named alone.
+    """
+    intros = {ADAPTER: ['Of a run with `--adapter=lora`.']}
     tables: dict[str, list[str]] = {}
     for row, entry in TABLE.items():
         if views := dict.fromkeys(entry.view_of.values()):
             listed = ', '.join(f'[`{view}`](#{view})' for view in views)
-            intros[row] = f'Reads a view with settings: {listed}.\n'
+            intros[row] = [f'Reads a view with settings: {listed}.']
+    first: dict[str, str] = {}
+    repeated: dict[tuple[str, str], list[str]] = {}
     for flag, (known, rows) in RunChoices.setting_flags().items():
         if not known.decided_by:
-            owner = flag.partition('.')[0]
+            owner, _, name = flag.partition('.')
             if rows != [owner]:
                 listed = ', '.join(f'`{row}`' for row in rows)
-                intros[owner] = f'A view, read by {listed}.\n'
+                intros[owner] = [f'A view, read by {listed}.']
             values = ' | '.join(map(str, values_of(known)))
-            line = f'| `--{flag}` | {values} | {known.help} |'
-            tables.setdefault(owner, []).append(line)
+            line = f'{values} | {known.help} |'
+            earlier = first.setdefault(f'{name} | {line}', owner)
+            if earlier == owner:
+                tables.setdefault(owner, []).append(f'| `--{flag}` | {line}')
+            else:
+                repeated.setdefault((owner, earlier), []).append(f'`--{flag}`')
+    for (owner, earlier), listed in repeated.items():
+        intros.setdefault(owner, []).append(
+            f'As of [`{earlier}`](#{earlier}): {", ".join(listed)}.'
+        )
     lines = [HEAD]
     for owner in dict.fromkeys([*TABLE, *VIEWS, ADAPTER]):
         if owner in intros | tables:
             lines.append(f'## `{owner}`\n')
         if owner in intros:
-            lines.append(intros[owner])
+            lines.append(f'{" ".join(intros[owner])}\n')
         if owner in tables:
             lines += [
                 '| flag | values | default | what it does |',
@@ -92,24 +108,52 @@ def weights_page() -> str:
     )
 
 
+def table_of_rows() -> str:
+    """Returns the table of rows: views, candidates and encoders."""
+    lines = [
+        '| row | a | b | p(a, b) | encoders | candidates B~ |',
+        '|---|---|---|---|---|---|',
+    ]
+    for name, row in TABLE.items():
+        encoders = ', '.join(f'`{each}`' for each in zoo.encoders_of(name))
+        encoders = encoders.replace(THREE, 'all three')
+        lines.append(
+            f'| `{name}` | {row.a} | {row.b} | {row.relation} | '
+            f'{encoders} | {row.candidates} |'
+        )
+    return '\n'.join([*lines, ''])
+
+
 def differences() -> str:
-    """Returns the table of what sums do otherwise than their publications."""
+    """Returns the table of what sums do otherwise than their publications.
+
+    Sums that several lines name stand in the first one.
+    """
     sums: dict[tuple[str, str], list[str]] = {}
     for name, entry in SUMS.items():
         for difference in entry.differs:
             sums.setdefault(difference, []).append(f'`{name}`')
-    lines = ['| sums | published | here |', '|---|---|---|']
-    lines += [f'| {", ".join(n)} | {a} | {b} |' for (a, b), n in sums.items()]
+    lines, before = ['| sums | published | here |', '|---|---|---|'], ''
+    for (published, here), names in sums.items():
+        listed = ', '.join(names)
+        first = f'| {listed} |' if listed != before else '| |'
+        lines.append(f'{first} {published} | {here} |')
+        before = listed
     return '\n'.join([*lines, ''])
 
 
 def rows_page() -> str:
-    """Returns docs/rows.md with the differences as they are now."""
-    return re.sub(
-        r'(?s)(<!-- differences -->\n).*?(<!-- end -->)',
-        lambda marks: f'{marks[1]}{differences()}{marks[2]}',
-        ROWS.read_text(),
-    )
+    """Returns docs/rows.md with both tables as they are now."""
+    text = ROWS.read_text()
+    for name, table in (
+        ('rows', table_of_rows()), ('differences', differences())
+    ):  # fmt: skip
+        text = re.sub(
+            rf'(?s)(<!-- {name} -->\n).*?(<!-- end -->)',
+            lambda marks, table=table: f'{marks[1]}{table}{marks[2]}',
+            text,
+        )
+    return text
 
 
 if __name__ == '__main__':

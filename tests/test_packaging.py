@@ -28,7 +28,7 @@ from infoword_tf.objectives import SUMS, TABLE, setting_flags
 from infoword_tf.resolve import resolve
 from infoword_tf.training import optim
 from infoword_tf.views import VIEWS, Specials
-from tests import pages, places, quick, zoo
+from tests import pages, places, quick
 from tests.oracles import huggingface
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -39,7 +39,7 @@ DOCUMENTS = [
     *sorted((ROOT / 'docs').glob('*.md')),
     *sorted((ROOT / 'benchmarks' / 'tables').glob('*.md')),
 ]
-LONGEST_README = 130  # lines besides those of rows: a page for newcomers
+LONGEST_README = 175  # lines: a page for newcomers
 
 
 def bench_tables():
@@ -400,23 +400,23 @@ def flags_of(settings):
 
 class DocumentsTest(absltest.TestCase):
     def test_the_readme_is_one_page(self):
-        lines = (ROOT / 'README.md').read_text().splitlines()
-        self.assertLessEqual(len(lines) - len(TABLE), LONGEST_README)
-
-    def test_the_readme_shows_the_whole_table(self):
         text = (ROOT / 'README.md').read_text()
-        actual = re.findall(r'^\| `(\w+)` \| (?:.* \| ){4}.* \|$', text, re.M)
-        self.assertEqual([n for n in actual if n in TABLE], list(TABLE))
-        for name, row in TABLE.items():
-            encoders = ', '.join(f'`{e}`' for e in zoo.encoders_of(name))
-            self.assertIn(
-                f'\n| `{name}` | {row.a} | {row.b} | {row.relation} | '
-                f'{encoders} | {row.candidates} |\n',
-                text,
-            )
-        joined = ' '.join(text.split())
-        for name in SUMS:
-            self.assertIn(f'`{name}`', joined)
+        self.assertLessEqual(len(text.splitlines()), LONGEST_README)
+        for name in TABLE:
+            self.assertIn(f'`{name}`', text)
+
+    def test_rows_shows_the_whole_table(self):
+        """As `make pages` writes it; `all three` stands for three encoders."""
+        text = pages.ROWS.read_text()
+        table = re.search(r'(?s)<!-- rows -->\n(.*?)<!-- end -->', text)[1]
+        self.assertEqual(re.findall(r'(?m)^\| `(\w+)` \|', table), list(TABLE))
+        row = TABLE['mlm']
+        self.assertIn(
+            f'\n| `mlm` | {row.a} | {row.b} | {row.relation} | all three | '
+            f'{row.candidates} |\n',
+            text,
+        )
+        self.assertIn(f'"all three" are {pages.THREE}', ' '.join(text.split()))
 
     def test_what_is_decided_otherwise_is_no_flag(self):
         """Whatever was given, the data or another flag decided it."""
@@ -451,8 +451,10 @@ class DocumentsTest(absltest.TestCase):
         for name in (*VIEWS, *ENCODERS):
             self.assertRegex(text, rf'(?m)^\| `{name}` \| ')
 
-    def test_rows_says_how_sums_differ_from_publications(self):
+    def test_rows_is_as_the_tables_make_it(self):
         self.assertEqual(pages.ROWS.read_text(), pages.rows_page())
+
+    def test_sums_say_how_they_differ_from_publications(self):
         named = [name for name, entry in SUMS.items() if not entry.differs]
         self.assertEqual(named, ['pairs'])
         flag = '--simcse.query_flops=3e-4 --simcse.passage_flops=1e-4'

@@ -429,7 +429,8 @@ class BundleTest(Case):
             f'{int(LOADED.unigram.sum()):,} tokens to train on',
             '1,234 updates; the run took 57 s.',
             '--seed=7',
-            '| `bert_nce` | masked text, masked token | 0.377 | 6.932 | 6.556 |',
+            '| `bert_nce` | masked text, masked token | 0.377 | 6.932 | '
+            '6.556 |',
             '| `mlm` | masked text, masked token | - | - | - | - |',
             '| `states` | [B, T, 64] | float32 |',
             'averages of what',
