@@ -17,8 +17,8 @@ from infoword_tf.weights.heads import row_of
 from infoword_tf.weights.kinds import ARCHITECTURES
 
 FACTS = pathlib.Path(__file__).parent / 'public_encoders.json'
-HEAD = """| model | `model_type` | here | texts as | vector; heads | out as |
-|---|---|---|---|---|---|
+HEAD = """| model | `model_type` | here | vector; heads | out as |
+|---|---|---|---|---|
 """
 # What is in the way, by the id of the error.
 _WHY = {
@@ -64,7 +64,7 @@ def table() -> str:
         cells = [name, f'`{kind}`' if kind else '']
         if 'refused' in entry:
             id, *values = entry['refused']
-            cells += [f'no: {_WHY[id].format(*values)}', '', '', '']
+            cells += [f'no: {_WHY[id].format(*values)}', '', '']
         else:
             known = ARCHITECTURES[kind]
             ties = entry['config'].get('tie_word_embeddings', known.ties)
@@ -75,16 +75,17 @@ def table() -> str:
                     row_of(known.tied, {}) if ties and known.tied else None,
                 ]
             )
+            texts, out = texts_of(entry), entry.get('out', kind)
             cells += [
                 f'`{known.encoder}`',
-                texts_of(entry),
                 '; '.join(
                     [
+                        *([texts] if texts != 'strings' else []),
                         *(_module(x) for x in entry.get('modules', ())),
                         *(f'`{head}`' for head in heads if head),
                     ]
                 ),
-                f'`{entry.get("out", kind)}`',
+                f'`{out}`' if out != kind else '',
             ]
         lines.append(f'| {" | ".join(cells)} |'.replace('  ', ' '))
     return HEAD + '\n'.join(lines) + '\n'
