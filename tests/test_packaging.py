@@ -404,6 +404,8 @@ class DocumentsTest(absltest.TestCase):
         self.assertLessEqual(len(text.splitlines()), LONGEST_README)
         for name in TABLE:
             self.assertIn(f'`{name}`', text)
+        count = f'Its {len(TABLE)} training objectives'
+        self.assertIn(count, ' '.join(text.split()))
 
     def test_rows_shows_the_whole_table(self):
         """As `make pages` writes it; `all three` stands for three encoders."""
