@@ -106,7 +106,7 @@ class TaggerTest(parameterized.TestCase):
 
     @parameterized.parameters(('all', False), ('other', True))
     def test_labels_without_parts(self, kind, alone):
-        """Each word is a span of its own; of tokens equal neighbours are one."""
+        """Each word is a span; of tokens, equal neighbours are one."""
         known = make(kind).tagger
         config = known.config.replace(labels=('PER', 'LOC', 'X', 'Y', 'Z'))
         with mock.patch.object(tagger.Tagger, 'config', config):
