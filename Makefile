@@ -116,14 +116,18 @@ oracles: setup .venv-oracles/installed .venv-kerashub/installed
 	rm -rf .venv-oracles/folders
 	rm -rf .venv-oracles/adapters
 	rm -rf .venv-oracles/critics
+	rm -rf .venv-oracles/presets
 	$(PY) -m tests.weights.written --output=.venv-oracles/folders \
-	  --adapters=.venv-oracles/adapters --critics=.venv-oracles/critics
+	  --adapters=.venv-oracles/adapters --critics=.venv-oracles/critics \
+	  --presets=.venv-oracles/presets
 	.venv-oracles/bin/python -m tests.oracles.huggingface \
 	  --folders=.venv-oracles/folders
 	.venv-oracles/bin/python -m tests.oracles.peft \
 	  --folders=.venv-oracles/adapters
 	.venv-oracles/bin/python -m tests.oracles.public_folders \
 	  --folders=.venv-oracles/critics
+	.venv-kerashub/bin/python -m tests.oracles.keras_hub \
+	  --folders=.venv-oracles/presets
 
 .venv-oracles/installed: constraints.txt
 	$(PYTHON) -m venv .venv-oracles

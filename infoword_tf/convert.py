@@ -29,7 +29,7 @@ from infoword_tf import commands, errors, hub
 from infoword_tf.choices import flag
 from infoword_tf.folders import NOTE, adapted_by
 
-FORMATS = ('huggingface', 'sentence_transformers', 'peft')
+FORMATS = ('huggingface', 'sentence_transformers', 'peft', 'keras_hub')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,12 +219,18 @@ def write(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
 
     loaded = infoword_tf.load(init)
 
-    from infoword_tf.weights import huggingface, peft, sentence_transformers
+    from infoword_tf.weights import (
+        huggingface,
+        keras_hub,
+        peft,
+        sentence_transformers,
+    )
 
     writer = {
         'huggingface': huggingface.write,
         'sentence_transformers': sentence_transformers.write,
         'peft': functools.partial(peft.write, workdir=init),
+        'keras_hub': keras_hub.write,
     }[form]
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_name(f'.{output.name}.{os.getpid()}')

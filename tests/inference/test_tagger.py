@@ -104,6 +104,15 @@ class TaggerTest(parameterized.TestCase):
         for span in actual[1]:
             self.assertEqual(raw[span.begin : span.end].decode(), span.text)
 
+    @parameterized.parameters(('all', False), ('other', True))
+    def test_labels_without_parts(self, kind, alone):
+        """Each word is a span; of tokens, equal neighbours are one."""
+        known = make(kind).tagger
+        config = known.config.replace(labels=('PER', 'LOC', 'X', 'Y', 'Z'))
+        with mock.patch.object(tagger.Tagger, 'config', config):
+            self.assertEqual([*known.kinds.begins], 5 * [alone])
+            self.assertEqual([*known.kinds.ends], 5 * [alone])
+
     def test_simple_spans_of_tokens(self):
         loaded, text = make('all', 40), "Names refer to objects: Turin's"
         expected = []

@@ -1,6 +1,7 @@
 """Tiny random presets of KerasHub, and what its models answer.
 
     python -m tests.oracles.keras_hub [--write]   in an environment of its own
+    python -m tests.oracles.keras_hub --folders=DIR   loads what we have written
 
 keras_hub.npz has, by class: the bytes of a folder of each task, ids of texts,
 states and scores.
@@ -185,11 +186,44 @@ def record() -> dict[str, np.ndarray]:
     return answered
 
 
+def unpacked(folder: pathlib.Path, name: str) -> pathlib.Path:
+    """Writes the files of CASE/TASK; returns the folder."""
+    start = f'{name}/file/'
+    for key, content in frozen.read(FILE).items():
+        if key.startswith(start):
+            path = folder / key.removeprefix(start)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.tobytes())
+    return folder
+
+
+def check(folders: pathlib.Path) -> None:
+    """Loads presets, a folder a case, and compares ids and states."""
+    import keras_hub
+
+    known = frozen.read(FILE)
+    for name in CASES:
+        backbone = keras_hub.models.Backbone.from_preset(str(folders / name))
+        tokenizer = keras_hub.models.Tokenizer.from_preset(str(folders / name))
+        for i, text in enumerate(TEXTS):
+            ids = known[f'{name}/backbone/ids/{i}']
+            np.testing.assert_array_equal(tokenizer(text), ids[1:-1])
+            np.testing.assert_allclose(
+                answers('backbone', backbone, ids),
+                known[f'{name}/backbone/answer/{i}'], atol=1e-5,
+            )  # fmt: skip
+    print(f'{len(CASES)} presets: ids and states are the same')
+
+
 def main() -> None:
-    """Compares the file with KerasHub, or writes it."""
+    """Compares the file or folders with KerasHub, or writes the file."""
     parser = argparse.ArgumentParser()
     parser.add_argument('--write', action='store_true')
+    parser.add_argument('--folders', type=pathlib.Path)
     flags = parser.parse_args()
+    if flags.folders:
+        check(flags.folders)
+        return
     now = record()
     if flags.write:
         frozen.write(FILE, now)

@@ -1,12 +1,13 @@
 """Every case of oracles/huggingface.py, brought in and written out again.
 
     python -m tests.weights.written --output=DIR --adapters=ADAPTERS \\
-      --critics=CRITICS
+      --critics=CRITICS --presets=PRESETS
 
 makes DIR/CASE, which `python -m tests.oracles.huggingface --folders=DIR` loads
 with transformers, in an environment of its own; folders of adapters, for
-`python -m tests.oracles.peft --folders=ADAPTERS`; and models of critics, for
-`python -m tests.oracles.public_folders --folders=CRITICS`.
+`python -m tests.oracles.peft --folders=ADAPTERS`; models of critics, for
+`python -m tests.oracles.public_folders --folders=CRITICS`; and presets, for
+`python -m tests.oracles.keras_hub --folders=PRESETS`.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import infoword_tf
 from infoword_tf import convert
 from tests import places
 from tests.export import critics
-from tests.oracles import frozen, huggingface, public_folders
+from tests.oracles import frozen, huggingface, keras_hub, public_folders
 from tests.weights import folders, test_peft
 
 
@@ -74,13 +75,25 @@ def write_critics(output: pathlib.Path) -> None:
         np.save(output / kind / public_folders.EXPECTED, scores[:, None])
 
 
+def write_presets(output: pathlib.Path) -> None:
+    """Writes all backbones of keras_hub.py."""
+    for case in keras_hub.CASES:
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name)
+            source = keras_hub.unpacked(root / 'in', f'{case}/backbone')
+            convert.convert(source, root / 'run')
+            convert.write(root / 'run', output / case, 'keras_hub')
+
+
 if __name__ == '__main__':
     parser = argparse.ArgumentParser()
     parser.add_argument('--output', type=pathlib.Path, required=True)
     parser.add_argument('--adapters', type=pathlib.Path, required=True)
     parser.add_argument('--critics', type=pathlib.Path, required=True)
+    parser.add_argument('--presets', type=pathlib.Path, required=True)
     arguments = parser.parse_args()
     write(arguments.output)
     write_adapters(arguments.adapters)
+    write_presets(arguments.presets)
     with places.sharing():
         write_critics(arguments.critics)

@@ -114,6 +114,7 @@ class PresetClass(NamedTuple):
     """One class of backbones.
 
     Attributes:
+        module: name of the class in the paths of modules.
         kind: name in ARCHITECTURES of the same encoder.
         naming: names of the weights.
         vocabulary: file of the tokenizer, and what `tokenizer_reader` calls it.
@@ -122,6 +123,7 @@ class PresetClass(NamedTuple):
         size: the key for the size of the vocabulary.
     """
 
+    module: str
     kind: str
     naming: Naming
     vocabulary: tuple[str, str]
@@ -140,24 +142,25 @@ _OF_ROBERTA = {
 }  # fmt: skip
 # By class, without `Backbone`.
 PRESETS: dict[str, PresetClass] = {
-    'Albert': PresetClass('albert', _NARROW, (_MODEL, _MODEL), _TANH),
-    'Bert': PresetClass('bert', _BERT, _WORDS, _TANH, fills='gelu_erf'),
+    'Albert': PresetClass('albert', 'albert', _NARROW, (_MODEL, _MODEL), _TANH),
+    'Bert': PresetClass('bert', 'bert', _BERT, _WORDS, _TANH, fills='gelu_erf'),
     'DebertaV3': PresetClass(
-        'deberta-v2', _DEBERTA, (_MODEL, _MODEL),
+        'deberta_v3', 'deberta-v2', _DEBERTA, (_MODEL, _MODEL),
         {'hidden_act': 'gelu', 'layer_norm_eps': 1e-7, 'type_vocab_size': 0},
     ),
     'DistilBert': PresetClass(
-        'distilbert', _ROBERTA, _WORDS, {'activation': 'gelu'}
+        'distil_bert', 'distilbert', _ROBERTA, _WORDS, {'activation': 'gelu'}
     ),
     'Electra': PresetClass(
-        'electra', _NARROW, _WORDS, _TANH, size='vocab_size'
+        'electra', 'electra', _NARROW, _WORDS, _TANH, size='vocab_size'
     ),
     'Roberta': PresetClass(
-        'roberta', _ROBERTA, ('vocabulary.json', 'vocab.json'), _OF_ROBERTA
+        'roberta', 'roberta', _ROBERTA, ('vocabulary.json', 'vocab.json'),
+        _OF_ROBERTA,
     ),
     'XLMRoberta': PresetClass(
-        'xlm-roberta', _ROBERTA, (_MODEL, 'sentencepiece.bpe.model'),
-        _OF_ROBERTA,
+        'xlm_roberta', 'xlm-roberta', _ROBERTA,
+        (_MODEL, 'sentencepiece.bpe.model'), _OF_ROBERTA,
     ),
 }  # fmt: skip
 # Of ELECTRA whose embeddings are as wide as the layers.
