@@ -192,9 +192,11 @@ def _tokenizer(
     ours, where = {}, f'{folder}/{TOKENIZER}'
     if name == 'vocab.txt':
         architectures.check_values(settings, _REFUSED_WORDS, where)
+        lower_case = bool(settings.get('lowercase'))
+        accents = bool(settings.get('strip_accents'))
         ours = {
-            'do_lower_case': bool(settings.get('lowercase')),
-            'strip_accents': bool(settings.get('strip_accents')),
+            'do_lower_case': lower_case,
+            'strip_accents': None if accents == lower_case else accents,
             'tokenize_chinese_chars': bool(settings.get('split_on_cjk', True)),
         }
     elif name == 'vocab.json':

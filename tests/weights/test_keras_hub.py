@@ -275,6 +275,23 @@ class KerasHubTest(parameterized.TestCase):
             known['layers/position_embedding/vars/0'] + segment,
         )
 
+    @parameterized.parameters(
+        (True, {}, True), (False, {}, False),
+        (True, {'strip_accents': False}, False),
+    )  # fmt: skip
+    def test_accents(self, lower_case, options, strips):
+        """A tokenizer trained here strips them where letters are lower."""
+        workdir, output = self.changed('bert/backbone', {}), self.new_folder()
+        described = files.read_json(workdir / 'config.json')
+        described['tokenizer'] |= {
+            'lower_case': lower_case, 'options': options
+        }  # fmt: skip
+        files.write_json(workdir / 'config.json', described)
+        convert.write(workdir, output, 'keras_hub')
+        settings = files.read_json(output / 'tokenizer.json')['config']
+        self.assertEqual(settings['lowercase'], lower_case)
+        self.assertEqual(settings['strip_accents'], strips)
+
     def test_a_vocabulary_with_other_special_tokens(self):
         workdir, output = self.changed('bert/backbone', {}), self.new_folder()
         path = workdir / 'vocab.txt'
