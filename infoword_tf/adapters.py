@@ -231,7 +231,7 @@ def is_narrow(path: str) -> bool:
 
 def rounded(weight: np.ndarray) -> np.ndarray:
     """Rounds float32 to bfloat16, half to even, in place where that can be."""
-    weight = np.require(weight, requirements='CW')
+    weight = np.require(weight, requirements=('C', 'W'))
     bits = weight.reshape(-1).view(np.uint32)
     for begin in range(0, len(bits), _CHUNK):  # a table has no room for a copy
         part = bits[begin : begin + _CHUNK]
@@ -277,10 +277,10 @@ def folded(
             weight = rounded(weight)
         if not parts.get(path):
             return weight
-        pairs = [
-            (part, *(stored[x] for x in paths_of(path, part)))
-            for part in parts[path]
-        ]
+        pairs = []
+        for part in parts[path]:
+            a, b = (stored[x] for x in paths_of(path, part))
+            pairs.append((part, a, b))
         scale = config.alpha / config.rank
         return ops.convert_to_numpy(adapted(weight, pairs, scale).value)
 

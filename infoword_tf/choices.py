@@ -90,7 +90,8 @@ def groups_of(kind: type) -> tuple[list[str], dict[str, list[str]]]:
     flags of its subclasses, then those of `USUAL`; otherwise all flags.
     """
     usual = next((x for x in kind.__mro__ if 'USUAL' in vars(x)), object)
-    left, first, groups = list(flags_of(kind)), [], {}
+    left, first = list(flags_of(kind)), list[str]()
+    groups: dict[str, list[str]] = {}
     for base in reversed(kind.__mro__):
         names = [x for x in left if x in vars(base).get('__annotations__', ())]
         left = [x for x in left if x not in names]
@@ -141,14 +142,14 @@ def by_language(
     for value in values_of(values):
         name = ''
         if named := _NAMED.fullmatch(value):
-            name = name_of(named[1])
-            if not _LANGUAGE.fullmatch(name) and not (
-                _CORPUS.fullmatch(named[2]) if names is None else name in names
+            code = name_of(named[1])
+            if _LANGUAGE.fullmatch(code) or (
+                _CORPUS.fullmatch(named[2]) if names is None else code in names
             ):
-                name = ''
+                name, value = code, named[2]
         if not name or '' in by_name:
             by_name.clear()
-        by_name[name] = named[2] if name else value
+        by_name[name] = value
     return dict(sorted(by_name.items()))
 
 
@@ -245,7 +246,8 @@ def _of_encoders() -> Iterator[tuple[str, Any, Any]]:
         yield name, kind | None, flag(None, text, **more)
 
 
-EncoderChoices = dataclasses.make_dataclass(
+# The fields are known when Python runs, not to a checker of types.
+EncoderChoices: Any = dataclasses.make_dataclass(
     'EncoderChoices', _of_encoders(), frozen=True, kw_only=True
 )
 
@@ -259,7 +261,7 @@ class ModelChoices(EncoderChoices):
             `RunChoices` of adapters too.
     """
 
-    objectives: str | None = flag(
+    objectives: str = flag(
         'bert_nce', 'What is trained: a named sum, or rows with weights: '
         'bert_nce:1,mlm:0.5. With --pairs by default the sum pairs, with a '
         'length and a rate of its own from --init.')
@@ -341,8 +343,9 @@ class OptimizerChoices:
         0, 'Random seed of weights, text order, masks and dropout.', at_least=0)
 
     def steps_of(self, updates: int) -> int:
-        """Returns --steps, or --epochs times the updates of an epoch."""
-        return self.steps or max(1, round(self.epochs * updates))
+        """Returns --steps, or the updates of --epochs, by default of one."""
+        epochs = 1.0 if self.epochs is None else self.epochs
+        return self.steps or max(1, round(epochs * updates))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -429,7 +432,7 @@ class RunChoices(
         None, 'A workdir to start from, or a folder of transformers or '
         'sentence-transformers: the run takes the encoder, the tokenizer, and '
         'the heads of rows that both have.', model=True)
-    workdir: str | None = flag(None, 'The folder of the run.')
+    workdir: str = flag('', 'The folder of the run.')
 
     @staticmethod
     def setting_flags() -> dict[str, tuple[Setting, list[str]]]:

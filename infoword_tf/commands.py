@@ -101,7 +101,7 @@ def start(
     """
     own_process()
     prefer_onednn()
-    kind = getattr(run, 'choices', None)
+    kind, parsed = getattr(run, 'choices', None), getattr(run, 'parsed', run)
     if kind is not None:
         define(kind, flags.FLAGS)
         if _has_settings(kind):
@@ -110,7 +110,7 @@ def start(
     def main(argv: Sequence[str]) -> None:
         command = run
         if kind is not None:  # the values are parsed
-            command = functools.partial(run.parsed, **chosen(kind, flags.FLAGS))
+            command = functools.partial(parsed, **chosen(kind, flags.FLAGS))
         guard(command, argv, words, stopped or NOTHING)
 
     app.run(main, flags_parser=functools.partial(_parse, kind))
@@ -135,8 +135,9 @@ def _parse(kind: type | None, argv: Sequence[str]) -> list[str]:
     try:
         typed = _rename_flags(typed)
         options = itertools.takewhile(lambda x: x != '--', typed)
-        if helps := [x for x in options if HELP.fullmatch(x)]:
-            _help(kind, [x for x in typed if x not in helps], helps[-1])
+        if helps := list(filter(None, map(HELP.fullmatch, options))):
+            texts = {matched.string for matched in helps}
+            _help(kind, [x for x in typed if x not in texts], helps[-1])
         return flags.FLAGS([argv[0], *typed])
     except UsageError as error:
         print(f'error: {error}', file=sys.stderr)
@@ -146,7 +147,9 @@ def _parse(kind: type | None, argv: Sequence[str]) -> list[str]:
         return app.parse_flags_with_usage([argv[0], *typed])
 
 
-def _help(kind: type | None, typed: Sequence[str], help_: str) -> NoReturn:
+def _help(
+    kind: type | None, typed: Sequence[str], matched: re.Match[str]
+) -> NoReturn:
     """Prints the page of --help or --help=NAME for other flags, and ends."""
     from infoword_tf import helptext
 
@@ -154,7 +157,7 @@ def _help(kind: type | None, typed: Sequence[str], help_: str) -> NoReturn:
         flags.FLAGS(['', *typed])
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # --helpfull | head
     about = sys.modules['__main__'].__doc__ or ''
-    name = HELP.fullmatch(help_)[1] or help_.partition('=')[2]
+    name = matched[1] or matched.string.partition('=')[2]
     try:
         if name == 'xml':
             flags.FLAGS.write_help_in_xml_format(sys.stdout)
@@ -351,10 +354,12 @@ def takes(
             return parsed(*words, **checked(kind, named))
 
         known = inspect.signature(kind).parameters.values()
-        called.__signature__ = inspect.Signature(
+        signature = inspect.Signature(
             [x.replace(kind=inspect.Parameter.KEYWORD_ONLY) for x in known]
         )
-        called.choices, called.parsed = kind, parsed
+        vars(called).update(
+            __signature__=signature, choices=kind, parsed=parsed
+        )
         return called
 
     return decorate
@@ -521,7 +526,7 @@ class _ListOf(flags.ListParser):
         return values
 
 
-_DEFINE = {
+_DEFINE: dict[type | types.UnionType, Callable[..., Any]] = {
     bool: flags.DEFINE_bool, int: flags.DEFINE_integer,
     float: flags.DEFINE_float, str: flags.DEFINE_string,
     tuple: flags.DEFINE_list, bool | str: _define_true_or_named,
@@ -529,7 +534,12 @@ _DEFINE = {
 
 
 def _define(
-    name: str, kind: type, default: Any, text: str, known: Any, values: Any
+    name: str,
+    kind: type | types.UnionType,
+    default: Any,
+    text: str,
+    known: Any,
+    values: Any,
 ) -> None:
     """Defines a flag with the choices and bounds of a `Flag` or `Setting`."""
     if known.choices and kind is tuple:

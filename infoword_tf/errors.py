@@ -7,7 +7,7 @@ so that words can change. The message says what, where, and what to do.
 """
 
 
-class _Refusal:
+class _Refusal(Exception):
     """An error with an id.
 
     Attributes:
@@ -26,7 +26,7 @@ class _Refusal:
         self.id = id
 
 
-class UsageError(_Refusal, Exception):
+class UsageError(_Refusal):
     """Flags or choices that cannot be met."""
 
 

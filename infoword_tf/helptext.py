@@ -62,7 +62,7 @@ def page(
         single = {topic: [topic]} if topic in known else {}
         of_row = of_rows({topic} & TABLE.keys())
         names = list(itertools.chain(*of_row.values()))
-        names = names or groups.get(topic)
+        names = names or groups.get(topic, [])
         if names := names or single.get(topic, []) + owners.get(topic, []):
             return whole(names)
         raise errors.InputError(

@@ -339,7 +339,11 @@ class _Encoder(keras.layers.Layer):
         return {k: keras.KerasTensor(x, 'float32') for k, x in shapes.items()}
 
 
-class _Preset:
+# Both classes are layers, too, of which Keras does not tell the types.
+_Either: Any = object
+
+
+class _Preset(_Either):
     """The common methods of `Backbone` and `TextEncoder`."""
 
     _encoder: _Encoder

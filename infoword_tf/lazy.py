@@ -64,7 +64,9 @@ else:
 def _absent(*names: str) -> Iterator[None]:
     """Makes packages that are not imported yet seem not installed."""
     hidden = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))
+    for name in hidden:
+        # Python's import takes None for "not installed"; its stub does not.
+        sys.modules[name] = None  # type: ignore[assignment]
     try:
         yield
     finally:
@@ -110,6 +112,10 @@ def tensorflow() -> Any:
         with _absent('keras', 'jax'):
             import tensorflow as tf
     text = importlib.util.find_spec('tensorflow_text')
+    if text is None or text.origin is None:
+        raise ModuleNotFoundError(
+            "No module named 'tensorflow_text'", name='tensorflow_text'
+        )
     tf.load_library(str(pathlib.Path(text.origin).parent / 'python' / 'ops'))
     return tf
 
@@ -196,11 +202,11 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     import keras
 
     with instead(()) as scope:
-        values = [
+        current = [
             (w, change_of(w) or scope.get_current_value(w))
             for w in layer.weights
         ]
-    replaced = [(w, value) for w, value in values if value is not None]
+    replaced = [(w, value) for w, value in current if value is not None]
     if not replaced or keras.backend.backend() != 'tensorflow':
         return keras.remat(function)
     weights, values = zip(*replaced, strict=True)

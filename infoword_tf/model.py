@@ -133,7 +133,8 @@ class Model:
         self.encoders: dict[str, Encoder] = {}
         self.auxiliary_rows: dict[str, dict[str, Objective]] = {}
         for name in (MAIN, *self.auxiliaries):
-            source, changes, policy = config, {}, config.precision
+            source, policy = config, config.precision
+            changes: Mapping[str, Any] = {}
             if name == MAIN and config.adapter is not None:
                 policy = adapters.policy_of(policy, config.adapter.frozen)
             if name != MAIN:
@@ -331,6 +332,15 @@ class Model:
         ]
 
     @property
+    def momenta(self) -> dict[str, float]:
+        """Momentum of each auxiliary encoder that is a moving average."""
+        return {
+            name: auxiliary.momentum
+            for name, auxiliary in self.auxiliaries.items()
+            if auxiliary.momentum is not None
+        }
+
+    @property
     def averages(self) -> dict[str, list[tuple[Any, Any]]]:
         """Maps each momentum encoder to (weight, online weight) pairs.
 
@@ -341,8 +351,7 @@ class Model:
                 *self._with_sources(name),
                 *(c[:2] for c in self.copies if c.follows == name),
             ]
-            for name, auxiliary in self.auxiliaries.items()
-            if auxiliary.momentum is not None
+            for name in self.momenta
         }
 
     def _with_sources(self, name: str) -> list[tuple[Any, Any]]:
@@ -539,7 +548,7 @@ class Model:
         everywhere = len(places_of) < len(pass_.reads)
         layers_read = {reads.layers for reads in pass_.reads.values()}
         all_layers = True in layers_read or ('below' in layers_read and 'below')
-        options = {}  # those that not every encoder has
+        options: dict[str, Any] = {}  # those that not every encoder has
         if any(reads.where == 'queries' for reads in pass_.reads.values()):
             options['queries'] = True
         if memory is not None:
@@ -568,17 +577,17 @@ class Model:
         by_row = {}
         end = 0
         for row, reads in pass_.reads.items():
-            states, places = encoded.states, places_of.get(row)
-            if places is not None and everywhere:
-                states = take(states, places)
-            elif places is not None:
-                begin, end = end, end + places.shape[1]
+            states, at = encoded.states, places_of.get(row)
+            if at is not None and everywhere:
+                states = take(states, at)
+            elif at is not None:
+                begin, end = end, end + at.shape[1]
                 states = states[:, begin:end]
-            layers = None
+            layers = []
             if reads.layers:
                 count = encoder.depth + (reads.layers is True)
                 layers = [
-                    by_text(x if places is None else take(x, places))
+                    by_text(x if at is None else take(x, at))
                     for x in encoded.layers[:count]
                 ]
             by_row[row] = Encoded(by_text(states), layers)
@@ -591,7 +600,7 @@ class Model:
             return encoded
         return Encoded(
             ops.stop_gradient(encoded.states),
-            encoded.layers and list(map(ops.stop_gradient, encoded.layers)),
+            list(map(ops.stop_gradient, encoded.layers)),
         )
 
     def unencoded(

@@ -111,6 +111,7 @@ def picture(
     targets_at: dict[int, str] = {}
     numbers: dict[int, int] = {}
     starts: set[int] = set()
+    named: Sequence[int]  # ids of what is predicted
     lines = [f'Read by {" and ".join(rows)}.'] if rows else []
     for row, reads in rows.items():
         where = reads.where
@@ -124,16 +125,17 @@ def picture(
             real = weights > 0  # no padding
         places = places[real]
         if where in ('tokens', 'queries'):
-            targets, kinds[places] = targets[real], 'asked'
+            named, kinds[places] = targets[real].tolist(), 'asked'
         elif where == 'text' and targets.shape == ids.shape:
             line, places = CAPTIONS['following'], np.arange(len(ids))
+            named = targets.tolist()
         else:
             starts.update(places.tolist())
-            targets = ()
+            named = ()
         if where == 'queries':
             turns = first(view.ranks)[places].argsort().argsort() + 1
             numbers = dict(zip(places.tolist(), turns.tolist(), strict=True))
-        names = (words[target] for target in targets)
+        names = (words[target] for target in named)
         targets_at |= zip(places.tolist(), names, strict=False)
         if line not in lines:
             lines.append(line)
@@ -145,15 +147,22 @@ def picture(
     block = first(view.block_ids, 0 * ids)
     kinds[~np.isin(block, block[[*targets_at, *starts] or [0]])] = 'nothing'
 
-    kinds, tokens = ['memory'] * len(memory) + [*kinds], [words[i] for i in ids]
+    all_kinds = ['memory'] * len(memory) + kinds.tolist()
+    tokens = [words[i] for i in ids]
     mask = seen(view, causal, len(memory), [*numbers]) * np.array(
-        [NAMES.index(kind) for kind in kinds]
+        [NAMES.index(kind) for kind in all_kinds]
     )
     queries = _queries(view, tokens, numbers, targets_at, mask)
     keys = [words[i] for i in memory] + tokens
-    places = [*range(len(ids)), *numbers]
     return Picture(
-        title, lines, keys, queries, kinds, places, sorted(starts), mask
+        title=title,
+        lines=lines,
+        keys=keys,
+        queries=queries,
+        kinds=all_kinds,
+        places=[*range(len(ids)), *numbers],
+        starts=sorted(starts),
+        mask=mask,
     )
 
 

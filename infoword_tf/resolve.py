@@ -160,7 +160,9 @@ def resolve_text(
         message = f'--objectives={choices.objectives}: {error}'
         raise UsageError(error.id, message) from None
     for row in rows:
-        needed = decided(TABLE[row].heldout_candidates, settings[row])
+        needed: int | None = decided(
+            TABLE[row].heldout_candidates, settings[row]
+        )
         if choices.batch_size < 2 and needed:
             raise UsageError(
                 'batch_of_one',
@@ -324,6 +326,8 @@ def _of_init(
     for flag, field in named.of_init.items():
         if getattr(started, field) in known[flag][0].choices:
             decides[flag] = getattr(started, field)
+    if named.critic is None:
+        return decides
     critic = {**named.settings, **decides, **choices.settings}.get(named.critic)
     if critic != started.critic:
         return decides
@@ -351,7 +355,9 @@ def auxiliaries_of(
     """
     auxiliaries: dict[str, Auxiliary] = {}
     for row, settings in rows.items():
-        of_row = decided(TABLE[row].auxiliaries, settings)
+        of_row: Mapping[str, Auxiliary] = decided(
+            TABLE[row].auxiliaries, settings
+        )
         for name, auxiliary in of_row.items():
             if auxiliary.momentum is not None and not auxiliary.frozen:
                 raise InputError(
@@ -457,13 +463,13 @@ def _arguments(
     fixed: dict[str, Any] = {}
     for row, entry in rows.items():
         of_row = TABLE[row].encoders(entry.settings)[name]
-        for argument, value in of_row.items():
-            if fixed.setdefault(argument, value) != value:
+        for needed, value in of_row.items():
+            if fixed.setdefault(needed, value) != value:
                 raise UsageError(
                     'rows_fix_other_encoders',
                     f'--objectives={choices.objectives}: {row} wants an '
-                    f'encoder with {argument} {value}, another row '
-                    f'{fixed[argument]}; train them apart',
+                    f'encoder with {needed} {value}, another row '
+                    f'{fixed[needed]}; train them apart',
                 )
     for flag, argument_of in FLAGS.items():
         value, argument = getattr(choices, flag), argument_of.get(name)
@@ -654,14 +660,14 @@ def _vector(
     All rows have one layout. Rows of labelled texts take that of --init, or of
     another row that reads labelled texts.
     """
-    vectors = {
+    chosen_by: dict[str, Vector | None] = {
         row: decided(TABLE[row].vector, entry.settings)
         for row, entry in rows.items()
     }
-    if None in vectors.values():
+    default = Vector()
+    if None in chosen_by.values():
         from infoword_tf.layers.pooling import LEARNED
 
-        default = Vector()
         if started is not None:
             learned = started.pooling in LEARNED  # by a row of that run
             default = Vector(
@@ -671,11 +677,11 @@ def _vector(
                 priority=-1,
             )
         if started is None or not layout_of(started.layout).first:
-            for row, vector in vectors.items():
+            for row, vector in chosen_by.items():
                 reads = TABLE[row].reads(rows[row].settings)
                 if vector is not None and 'examples' in reads:
                     default = default._replace(layout=vector.layout)
-        vectors = {row: vector or default for row, vector in vectors.items()}
+    vectors = {row: vector or default for row, vector in chosen_by.items()}
     layouts = {vector.layout for vector in vectors.values()}
     if len(layouts) > 1:
         shown = [x if isinstance(x, str) else x.shown for x in layouts]
@@ -697,8 +703,8 @@ def _vector(
             )
     if started is not None:
         ours, theirs = layout_of(chosen.layout), layout_of(started.layout)
-        same = 'before', 'after', 'last_segment', 'first'
-        if all(getattr(ours, x) == getattr(theirs, x) for x in same):
+        of_one = 'before', 'after', 'last_segment', 'first'
+        if all(getattr(ours, x) == getattr(theirs, x) for x in of_one):
             # Equal for one text; for two the layout of --init stays.
             chosen = chosen._replace(layout=started.layout)
     return chosen

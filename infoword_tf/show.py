@@ -16,7 +16,7 @@ import dataclasses
 import pathlib
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -146,7 +146,7 @@ def choose(choices: ShowChoices, length: int) -> resolve.Resolved:
     )
 
 
-def shortest(rows: Sequence[str], tokens: int) -> int:
+def shortest(rows: Iterable[str], tokens: int) -> int:
     """Returns the least T that holds the tokens in all views of the rows."""
     sources = {VIEWS[view].source for row in rows for view in TABLE[row].views}
     if 'translations' in sources:  # two sides, each with room for any sentence
@@ -166,12 +166,13 @@ def views_of(
     from infoword_tf.data.documents import Document
     from infoword_tf.data.text_pairs import Columns
     from infoword_tf.data.translations import ParallelText, tokenized
+    from infoword_tf.data.windows import WindowSource
 
     where = 'the command line'
     tokens = len(tokenizer.tokenize_flat([s.encode() for s in sentences]).ids)
     copies = 8 + 2 * BATCH * (steps + 1) * length // (tokens + 1)
-    pairs = zip(sentences[::2], sentences[1::2], strict=False)
-    sides = [list(side) * 2 * BATCH for side in zip(*pairs, strict=True)]
+    halves = zip(sentences[::2], sentences[1::2], strict=False)
+    sides = [list(side) * 2 * BATCH for side in zip(*halves, strict=True)]
     pairs = tokenized(Columns(where, sides, 0), tokenizer, length)
     with tempfile.TemporaryDirectory() as folder:
         store = stores.write_store(
@@ -183,9 +184,10 @@ def views_of(
         sources = open_sources(
             store, plan, BATCH, seed, translations=ParallelText({'': pairs})
         )
-        for spec, source in sources.items():
-            if spec.source == 'windows':  # each from the beginning of the text
-                source.starts = lambda step: np.zeros(BATCH, np.int64)
+        for source in sources.values():
+            if isinstance(source, WindowSource):
+                # Each window is from the beginning of the text.
+                vars(source)['starts'] = lambda step: np.zeros(BATCH, np.int64)
         batches = Batches(sources, plan, tokenizer.specials, seed)
         return [batches.views(step) for step in range(steps)]
 
@@ -271,7 +273,7 @@ def run(
                 tokenizer.vocabulary,
                 tokenizer.specials,
                 causal,
-                np.concatenate(past)[-memory:] if memory else (),
+                np.concatenate(past)[-memory:].tolist() if memory else (),
             )
         )
     rows = [

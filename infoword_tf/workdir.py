@@ -9,7 +9,7 @@ import functools
 import json
 import pathlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -318,11 +318,12 @@ def _source_path(
 
 def _check_names(config: Config, path: pathlib.Path) -> None:
     """Raises if a config names an unknown encoder, tokenizer or row."""
-    for kind, name, known in (
+    names: list[tuple[str, str, Container[str]]] = [
         ('encoder', config.encoder.name, ENCODERS),
         ('tokenizer', config.tokenizer.kind, TOKENIZERS),
         *(('row', row, TABLE) for row in config.rows),
-    ):
+    ]
+    for kind, name, known in names:
         if name not in known:
             raise errors.InputError(
                 'workdir_unknown_name',

@@ -88,7 +88,7 @@ class FinetuneChoices(RunChoices):
         RunChoices, 'learning_rate', None,
         help=f'Peak learning rate; by default {RATE:g} ({WIDTH} / width)^2, '
         f'with --adapter {adapters.RATE:g} times as much.')
-    objectives: str | None = again(RunChoices, 'objectives', None)
+    objectives: str = again(RunChoices, 'objectives', '')
     epochs: float | None = again(
         RunChoices, 'epochs', None, shown=EPOCHS,
         help='Training epochs; --steps sets the number of updates instead. '

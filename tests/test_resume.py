@@ -402,9 +402,9 @@ class NonFiniteTest(places.Folder, absltest.TestCase):
         """A learning rate of 1e30 in some updates."""
         real = optim.schedule
 
-        def schedule(step, *rest):
+        def schedule(step, *rest, **more):
             bad = [tf.where(tf.equal(step, x), 1e30, 0.0) for x in steps]
-            return real(step, *rest) + tf.add_n(bad)
+            return real(step, *rest, **more) + tf.add_n(bad)
 
         with mock.patch.object(optim, 'schedule', schedule):
             yield

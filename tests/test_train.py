@@ -240,10 +240,11 @@ class TrainTest(places.Folder, absltest.TestCase):
         """Advises 1.67 minutes for 200 steps, where 0.5 make 60."""
         choices = RunChoices(minutes=0.5, seq_len=96)
         self.assertEqual(run.FEW_STEPS, 200)
-        advice = run.too_few(60, choices)
+        advice = run.too_few(60, choices.minutes, choices)
         for part in ('60 updates', '--minutes=2;', '--size', 'than 96'):
             self.assertIn(part, advice)
-        advice = run.too_few(60, dataclasses.replace(choices, init='runs/a'))
+        started = dataclasses.replace(choices, init='runs/a')
+        advice = run.too_few(60, choices.minutes, started)
         self.assertNotIn('--size', advice)
 
     def test_the_best_weights_stay_and_the_run_ends(self):

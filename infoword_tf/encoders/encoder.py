@@ -6,7 +6,7 @@ Glossary of shapes: P places.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf import errors
@@ -95,13 +95,13 @@ class Encoded(NamedTuple):
     Attributes:
         states: [B, P, D] at the requested places, [B, T, D] without places.
         layers: states [B, T, D] of all layers, embeddings first (L + 1, or L
-            below the last), or None unless `all_layers`.
+            below the last); empty unless `all_layers`.
         state: memory for the next step, like `Encoder.empty_state`; None
             unless a state went in.
     """
 
     states: Tensor
-    layers: list[Tensor] | None = None
+    layers: Sequence[Tensor] = ()
     state: Any = None
 
 
@@ -166,7 +166,7 @@ class Encoder(Configurable, Layer):
         self.set_values(chosen)
         self.blocks: list[Any] = []
         self.make_blocks()
-        self.arguments = {
+        self.arguments: dict[str, Any] = {
             name: list(value) if isinstance(value, list) else value
             for name in self.settings
             for value in [getattr(self, name)]
@@ -514,4 +514,4 @@ class Stack(Encoder):
                 x = ops.reshape(x, shape)
         if all_layers is True and places is not None:
             x = take(x, places)
-        return Encoded(x, layers if all_layers else None)
+        return Encoded(x, layers if all_layers else ())

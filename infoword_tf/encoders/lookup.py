@@ -56,5 +56,4 @@ class Lookup(Encoder):
             x = ops.where(mask, x / (1 - self.rate), 0.0)
         x = ops.cast(x, self.compute_dtype)
         states = x if places is None else take(x, places)
-        layers = [x] if all_layers is True else []
-        return Encoded(states, layers if all_layers else None)
+        return Encoded(states, [x] if all_layers is True else [])

@@ -221,7 +221,7 @@ class RelativeTransformer(Encoder):
             x, g = outputs[0], outputs[-1]
         if all_layers is True and places is not None and not queries:
             g = take(x, places)
-        layers = None
+        layers = []
         if all_layers:
             layers = [*below, x] if all_layers is True else below
         if memory is not None:

@@ -99,7 +99,7 @@ class Recurrence(Encoder):
             states.append(block_state)
         last = layers[-1] if places is None else take(layers[-1], places)
         if not all_layers:
-            layers = None
+            layers = []
         elif all_layers is not True:
             layers = layers[:-1]
         return Encoded(

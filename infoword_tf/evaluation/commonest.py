@@ -62,7 +62,7 @@ def of_targets(
         error = 1 / math.sqrt(max(1, count - 1))
         return Commonest(CORRELATIONS[metric], 0.0, error)
     if metric == 'accuracy':
-        chosen = np.bincount(targets, minlength=len(names)).argmax()
+        chosen = int(np.bincount(targets, minlength=len(names)).argmax())
         return of_answers({always(names[chosen]): targets == chosen})
     if metric == 'f1':
         true = np.equal(targets, 1)[:, None]

@@ -53,6 +53,7 @@ def read(spec: str) -> Judgements:
             'folder) or tatoeba:DIR (translations)',
         )
     path = pathlib.Path(rest)
+    judged: sts.ScoredPairs | retrieval.RetrievalTask | list[bitext.Bitext]
     if scheme == 'sts':
         judged = sts.read(path)
         files = sorted(path.glob('STS.*.txt')) if path.is_dir() else [path]

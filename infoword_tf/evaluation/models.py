@@ -48,6 +48,8 @@ def vectors_of(
     if model:
         tell_critic(model, read_exported(pathlib.Path(model))[0])
         return exported(pathlib.Path(model), 64, dims)
+    if init is None:
+        raise TypeError('neither a workdir nor an export is named')
     import infoword_tf
 
     loaded = infoword_tf.load(init)
@@ -137,7 +139,7 @@ def signature_of(
 
 
 def batched(
-    size: int, *sides: Sequence[str]
+    size: int, *sides: Sequence[strings.Text]
 ) -> Iterator[tuple[list[int], list[Any]]]:
     """Yields batches of texts, or of pairs of texts, of like length.
 
@@ -173,7 +175,9 @@ def exported(
     if model is None:
         model = lazy.tensorflow().saved_model.load(str(folder))
     kind: type[Critic] = CRITICS[critic]
-    signatures = {None: signature_of(folder, model, kind.signature)}
+    signatures: dict[str | None, Any] = {
+        None: signature_of(folder, model, kind.signature)
+    }
     for role in ROLES:
         name = kind.signature_of(config, role, folder)
         signatures[role] = signature_of(folder, model, name)
@@ -241,7 +245,7 @@ def mean_of_embeddings(loaded: 'Loaded') -> Encoder:
 
     table = np.asarray(loaded.encoder.embedding_table, np.float32)
 
-    def embed(texts: list[str], role: str = 'passage') -> np.ndarray:
+    def embed(texts: list[str], role: str | None = 'passage') -> np.ndarray:
         del role
         tokens = loaded.tokenizer.tokenize(texts)
         ids = np.asarray(tokens.flat_values)

@@ -141,14 +141,18 @@ def search(
     """
     queries = prepared(queries, similarity)
 
+    def scorer(compare: Callable[[Texts], np.ndarray]) -> Scorer:
+        return lambda part: compare(queries[part])
+
     def scorers() -> Iterator[tuple[np.ndarray, Scorer]]:
         for numbers, texts in blocks:
             compare = comparer(prepared(texts, similarity))
-            for query in range(0 if seconds is None else len(seconds)):
-                begin = time.perf_counter()
-                compare(queries[query : query + 1])
-                seconds[query] += time.perf_counter() - begin
-            yield numbers, lambda part, compare=compare: compare(queries[part])
+            if seconds is not None:
+                for query in range(len(seconds)):
+                    begin = time.perf_counter()
+                    compare(queries[query : query + 1])
+                    seconds[query] += time.perf_counter() - begin
+            yield numbers, scorer(compare)
 
     return scan(queries.shape[0], scorers(), top_k)
 
@@ -195,7 +199,7 @@ def comparer(texts: Texts) -> Callable[[Texts], np.ndarray]:
         return lambda queries: (queries @ inverted).toarray()
     is_late = isinstance(texts, Tokens)
     place = _first_equal(texts, texts.sums() if is_late else texts)
-    column = slice(None)
+    column: slice | np.ndarray = slice(None)
     if place is not None:
         firsts, column = np.unique(place, return_inverse=True)
         texts = texts[firsts]
@@ -216,7 +220,8 @@ def _first_equal(texts: Texts, vectors: np.ndarray) -> np.ndarray | None:
     )
     if len(counts) == len(keys):
         return None
-    place, seen = np.arange(len(keys)), {}
+    place = np.arange(len(keys))
+    seen: dict[bytes, int] = {}
     for i in np.flatnonzero(counts[which] > 1).tolist():
         place[i] = seen.setdefault(numbers_of(texts[i : i + 1]).tobytes(), i)
     return place

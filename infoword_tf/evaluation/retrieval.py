@@ -18,7 +18,6 @@ EXACT = 10_000  # documents at most whose vectors of tokens are all compared
 BLOCK = 1024  # documents whose texts and vectors are held at a time
 SHARES = tuple(n / 10 for n in range(11))  # of words, which `tune` compares
 Rankings = tuple[np.ndarray, np.ndarray]  # scores and numbers, `Best.sorted`
-_OF_QUERIES = 'queries', 'relevance', 'same_id', 'query_ids'
 _DIGEST = 16  # bytes of a text's hash: the texts may not fit into memory
 
 
@@ -60,17 +59,21 @@ class RetrievalTask(NamedTuple):
 
     def part(self, places: Sequence[int]) -> 'RetrievalTask':
         """Returns the task with a part of the queries."""
-        return self._replace(**{
-            name: [getattr(self, name)[place] for place in places]
-            for name in _OF_QUERIES
-        })  # fmt: skip
+        return self._replace(
+            queries=[self.queries[place] for place in places],
+            relevance=[self.relevance[place] for place in places],
+            same_id=[self.same_id[place] for place in places],
+            query_ids=[self.query_ids[place] for place in places],
+        )
 
     def joined(self, other: 'RetrievalTask') -> 'RetrievalTask':
         """Appends the queries of another split of the same documents."""
-        return self._replace(**{
-            name: [*getattr(self, name), *getattr(other, name)]
-            for name in _OF_QUERIES
-        })  # fmt: skip
+        return self._replace(
+            queries=[*self.queries, *other.queries],
+            relevance=[*self.relevance, *other.relevance],
+            same_id=[*self.same_id, *other.same_id],
+            query_ids=[*self.query_ids, *other.query_ids],
+        )
 
     @property
     def distinct(self) -> int:
@@ -324,8 +327,8 @@ def _judgements(
         if is_header and len(fields) == 3:
             continue
         try:
-            query, document, grade = fields
-            grade = int(grade)
+            query, document, last = fields
+            grade = int(last)
         except ValueError:
             raise errors.InputError(
                 'beir_no_grade',

@@ -45,7 +45,8 @@ class Costs:
     def __init__(self, queries: int):
         """Starts at 0, for so many queries; for none nothing is timed."""
         self.seconds = np.zeros(min(queries, TIMED))
-        self._texts = self._bytes = self._encoded = self._encoding = 0
+        self._texts = self._bytes = self._encoded = 0
+        self._encoding = 0.0
 
     def encode(self, encode: Any, texts: Sequence[str]) -> Texts:
         """Encodes documents."""
@@ -148,11 +149,11 @@ def by_vectors(
 
         def blocks() -> Iterator[tuple[np.ndarray, Texts]]:
             done = 0
+            encoded: Texts
             for numbers, texts in task.blocks():
                 end = done + len(numbers)
                 if store is not None and end <= store.rows:
-                    encoded = store.read(done, end)
-                    encoded = restored(encoded, queries)
+                    encoded = restored(store.read(done, end), queries)
                 else:
                     if chosen is not None and store is None:
                         is_read = [
@@ -162,7 +163,7 @@ def by_vectors(
                         numbers = numbers[is_read]
                         texts = [*itertools.compress(texts, is_read)]
                     encoded = costs.encode(encode, texts) if texts else None
-                    if store is not None:
+                    if store is not None and texts:
                         store.append(encoded)
                 done = end
                 if texts:

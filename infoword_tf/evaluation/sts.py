@@ -80,7 +80,8 @@ def read(path: pathlib.Path) -> ScoredPairs:
         for number, cells in _cells(path)
         if any(map(str.strip, cells))
     ]
-    columns, begin = _PUBLISHED, 0
+    columns: tuple[int, ...] = _PUBLISHED
+    begin = 0
     header = [name.strip() for name in lines[0][1]] if lines else []
     for names in _NAMED:
         if names[1] in header:
@@ -187,13 +188,15 @@ def _read_part(path: pathlib.Path, gold: pathlib.Path) -> ScoredPairs:
         if not score.strip():
             continue
         try:
-            pairs.append((_score(score), *map(str.strip, line.split('\t')[:2])))
+            value = _score(score)
         except ValueError:
             raise errors.InputError(
                 'sts_no_score',
                 f'{gold}, line {number}: {score[:60]!r} is no score',
             ) from None
-        if len(pairs[-1]) < 3:
+        first, tab, rest = line.partition('\t')
+        pairs.append((value, first.strip(), rest.partition('\t')[0].strip()))
+        if not tab:
             raise errors.InputError(
                 'sts_no_two_sentences',
                 f'{path}, line {number}: no two sentences, separated by a tab, '

@@ -30,12 +30,12 @@ def write_run(
             path.unlink(missing_ok=True)  # results of an earlier run
             return name
     path.parent.mkdir(parents=True, exist_ok=True)
-    ranked = zip(task.query_ids, results(task, ranked), strict=True)
+    by_query = zip(task.query_ids, results(task, ranked), strict=True)
     with (
         files.written(path) as partial,
         open(partial, 'w', encoding='utf-8', errors='replace') as file,
     ):
-        for query, (scores, numbers) in ranked:
+        for query, (scores, numbers) in by_query:
             pairs = zip(scores.astype(np.float32), numbers, strict=True)
             for rank, (score, number) in enumerate(pairs, 1):
                 document = task.document_ids[number]
@@ -72,8 +72,8 @@ def read_run(
             continue
         where = f'{path}, line {number_of_line}'
         try:
-            query, _, document, _, score, _ = fields
-            score = float(score)
+            query, _, document, _, cell, _ = fields
+            score = float(cell)
         except ValueError:
             raise errors.InputError(
                 'trec_bad_line',
@@ -83,16 +83,16 @@ def read_run(
         if not abs(score) <= LARGEST:  # NaN as well
             raise errors.InputError(
                 'trec_bad_score',
-                f'{where}: the score {fields[4]} is no float32',
+                f'{where}: the score {cell} is no float32',
             )
         place = number.setdefault(document, len(number))
-        scores = ranked.setdefault(query, {})
-        if place in scores:
+        of_query = ranked.setdefault(query, {})
+        if place in of_query:
             raise errors.InputError(
                 'trec_document_twice',
                 f'{where}: {document!r} is found for {query!r} further up too',
             )
-        scores[place] = float(np.float32(score))
+        of_query[place] = float(np.float32(score))
     listed = [ranked.get(query, {}) for query in task.query_ids]
     if not any(listed):
         raise errors.InputError(
@@ -105,12 +105,12 @@ def read_run(
     scores, numbers = (
         np.full(shape, -np.inf, np.float32), np.full(shape, -1, np.int64)
     )  # fmt: skip
-    for query, by_number in enumerate(listed):
+    for row, by_number in enumerate(listed):
         best = sorted(
             by_number, key=lambda n: (by_number[n], ids[n]), reverse=True
         )
-        scores[query, : len(best)] = [by_number[n] for n in best]
-        numbers[query, : len(best)] = best
+        scores[row, : len(best)] = [by_number[n] for n in best]
+        numbers[row, : len(best)] = best
     return (scores, numbers), {
         'unjudged_queries': len(ranked.keys() - set(task.query_ids)),
         'queries_without_results': listed.count({}),

@@ -60,7 +60,7 @@ class VectorFile:
         with open(self.path, 'r+b' if self.rows else 'w+b') as file:
             begin = _write_header(file, (self.rows, width))
             file.seek(begin + vectors.itemsize * width * self.rows)
-            file.write(vectors.reshape(-1).view(np.uint8))
+            file.write(vectors.reshape(-1).view(np.uint8).data)
             file.truncate()
             file.flush()
             os.fsync(file.fileno())

@@ -54,7 +54,7 @@ class BatchPredictor(Predictor):
 
     def _tokenize(
         self,
-        texts: Sequence[str],
+        texts: Sequence[strings.Text],
         indices: np.ndarray,
         prompt: str | None,
         max_length: int,
@@ -198,7 +198,7 @@ class RolePredictor(BatchPredictor):
         return functools.cache(build)
 
     def tokenize(
-        self, texts: Sequence[str], role: str = 'passage'
+        self, texts: Sequence[strings.Text], role: str = 'passage'
     ) -> Tokenized:
         """Tokenizes texts that are to be encoded again and again; args as of
         `encode`.
@@ -208,7 +208,11 @@ class RolePredictor(BatchPredictor):
         )
 
     def _arrays(
-        self, texts: Sequence[str], role: str, batch_size: int, progress: bool
+        self,
+        texts: Sequence[strings.Text],
+        role: str,
+        batch_size: int,
+        progress: bool,
     ) -> list[np.ndarray]:
         """Computes entries of texts, n times [t, F]; args as of `encode`."""
         prompt, length = self._side(role)
@@ -281,7 +285,7 @@ def _batches_at_a_time() -> int:
     return max(2, os.cpu_count() or 1) if threads in (1, '1') else 2
 
 
-def chunks(texts: Sequence[str]) -> list[slice]:
+def chunks(texts: Sequence[strings.Text]) -> list[slice]:
     """Splits texts into chunks that a tokenizer gets at once."""
     starts = range(0, len(texts), _TEXTS_A_CALL)
     return [slice(start, start + _TEXTS_A_CALL) for start in starts]

@@ -50,7 +50,7 @@ class Classes(Predictor):
         if not self.workdir.model.reads[head.row]['examples'].everywhere:
             place = cls_places(self.workdir.template, ids, lengths)
         encoded = self.states.encode(ids, lengths, head.mix, place, second)
-        layers = encoded.layers
+        layers: Sequence[Tensor] = encoded.layers
         if head.mix and place is not None:
             layers = [take(layer, place) for layer in layers]
         padding = ops.cast(ops.logical_not(real_places(ids, lengths)), 'int32')
@@ -120,8 +120,8 @@ class Classes(Predictor):
 
     def classify(
         self,
-        texts: Sequence[str],
-        pairs: Sequence[str] | None = None,
+        texts: Sequence[strings.Text],
+        pairs: Sequence[strings.Text] | None = None,
         batch_size: int = 32,
     ) -> np.ndarray:
         """Computes how probable each class is, of texts or of pairs.
@@ -147,8 +147,8 @@ class Classes(Predictor):
 
     def scores(
         self,
-        texts: Sequence[str],
-        pairs: Sequence[str] | None = None,
+        texts: Sequence[strings.Text],
+        pairs: Sequence[strings.Text] | None = None,
         batch_size: int = 32,
     ) -> np.ndarray:
         """Computes scores (logits) [n, C] float32 of classes.
@@ -159,8 +159,8 @@ class Classes(Predictor):
 
     def choose(
         self,
-        texts: Sequence[str],
-        choices: Sequence[Sequence[str]],
+        texts: Sequence[strings.Text],
+        choices: Sequence[Sequence[strings.Text]],
         batch_size: int = 32,
     ) -> np.ndarray:
         """Computes how probable each of J times n second texts is.
@@ -179,8 +179,8 @@ class Classes(Predictor):
 
     def rate(
         self,
-        texts: Sequence[str],
-        pairs: Sequence[str] | None = None,
+        texts: Sequence[strings.Text],
+        pairs: Sequence[strings.Text] | None = None,
         batch_size: int = 32,
     ) -> np.ndarray:
         """Predicts the numbers of texts, [n] float32; see `classify`."""
@@ -188,8 +188,8 @@ class Classes(Predictor):
 
     def _scores(
         self,
-        texts: Sequence[str],
-        pairs: Sequence[str] | None,
+        texts: Sequence[strings.Text],
+        pairs: Sequence[strings.Text] | None,
         answer: str,
         batch_size: int,
         second: str = 'pairs',
@@ -232,8 +232,11 @@ class Classes(Predictor):
         """Graphs of `text_scores`, by row and number of sides."""
 
         def build(row: str, sides: int) -> Any:
+            def answer(texts: Tensor, pairs: Tensor | None = None) -> Tensor:
+                return self.text_scores(texts, pairs, row=row)
+
             return tf.function(
-                lambda *texts: self.text_scores(*texts, row=row),
+                answer,
                 input_signature=[tf.TensorSpec((None,), tf.string)] * sides,
                 autograph=False,
             )

@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any
 
 from infoword_tf.config import Config
-from infoword_tf.critics import CRITICS, Critic
+from infoword_tf.critics import CRITICS
 from infoword_tf.critics.late import LateVectors
 from infoword_tf.critics.lexical import LexicalWeights
 from infoword_tf.inference import variants
@@ -50,9 +50,8 @@ def _of(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _answer(critic: type[Critic]) -> type[RolePredictor]:
-    """Makes the class of answers of a critic that encodes texts of a role."""
-    methods = critic.answer()
+def _answer(methods: type) -> type[RolePredictor]:
+    """Makes the class of answers of `methods`, as of `Critic.answer`."""
     names = {'__module__': methods.__module__, '__doc__': methods.__doc__}
     return type(methods.__name__, (methods, RolePredictor), names)
 
@@ -81,6 +80,9 @@ class Loaded:
 
     def __init__(self, workdir: Workdir):
         """Makes the answers; graphs are traced at the first call."""
+        self._answer_by(workdir)
+
+    def _answer_by(self, workdir: Workdir) -> None:
         self.workdir = workdir
         self.states = states = States(workdir)
         self.vectors, self.blanks = Vectors(states), Blanks(states)
@@ -88,9 +90,9 @@ class Loaded:
         self.classes, self.reader = Classes(states), Reader(states)
         self.tagger, self.cross = Tagger(states), PairScores(states)
         self.by_critic = {
-            name: _answer(critic)(states)
+            name: _answer(methods)(states)
             for name, critic in CRITICS.items()
-            if critic.answer() is not None
+            if (methods := critic.answer()) is not None
         }
         vars(self).update(self.by_critic)
 
@@ -154,7 +156,7 @@ class Loaded:
         # The graphs of the old config must not answer.
         workdir = variants.with_config(self.workdir, config)
         vars(self).clear()
-        self.__init__(workdir)
+        self._answer_by(workdir)
 
     # ------------------------------------------------------------ variants
 

@@ -103,8 +103,8 @@ class PairScores(Predictor):
 
     def score_pairs(
         self,
-        queries: Sequence[str],
-        passages: Sequence[str],
+        queries: Sequence[strings.Text],
+        passages: Sequence[strings.Text],
         batch_size: int = 32,
         progress: bool = False,
     ) -> np.ndarray:

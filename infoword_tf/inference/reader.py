@@ -116,7 +116,7 @@ class Reader(Predictor):
             workdir.max_length, workdir.max_length - limit, head.question
         )
         question_tokens = workdir.tokenizer.tokenize(questions)[:, :longest]
-        tokens, *offsets = characters.read(workdir.tokenizer, contexts)
+        tokens, starts, ends = characters.read(workdir.tokenizer, contexts)
         sizes = tokens.row_lengths()
         windows = context_windows.windows(
             sizes, limit - question_tokens.row_lengths(), head.stride
@@ -134,12 +134,17 @@ class Reader(Predictor):
             in_windows(tokens),
             workdir.template,
         )
+        padded_ids, lengths = padded(ids, workdir.tokenizer.pad_id)
         return Pages(
-            windows.contexts,
-            *padded(ids, workdir.tokenizer.pad_id),
-            *(tf.cast(x, tf.int32) for x in (second, begins, windows.sizes)),
-            to_dense(indices.with_values(most), False),
-            *(to_dense(in_windows(x), 0) for x in offsets),
+            questions=windows.contexts,
+            ids=padded_ids,
+            lengths=lengths,
+            second=tf.cast(second, tf.int32),
+            begins=tf.cast(begins, tf.int32),
+            sizes=tf.cast(windows.sizes, tf.int32),
+            most=to_dense(indices.with_values(most), False),
+            starts=to_dense(in_windows(starts), 0),
+            ends=to_dense(in_windows(ends), 0),
         )
 
     def spans(
@@ -244,8 +249,8 @@ class Reader(Predictor):
 
     def answer(
         self,
-        questions: Sequence[str],
-        contexts: Sequence[str],
+        questions: Sequence[strings.Text],
+        contexts: Sequence[strings.Text],
         batch_size: int = 32,
     ) -> list[Reply]:
         """Answers questions out of contexts.

@@ -16,9 +16,12 @@ from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.row import ANSWERS
 from infoword_tf.resolve import answering
 from infoword_tf.tensors import Tensor
+from infoword_tf.text import strings
 from infoword_tf.text.layout import Layout
 from infoword_tf.text.template import Template, padded
 from infoword_tf.workdir import Workdir
+
+MIX = 'mix'  # all layers, with learned weights
 
 
 class States:
@@ -75,7 +78,9 @@ class States:
         return self.format_tokens(tokens, config.length_for(role))
 
     def prompted(
-        self, texts: Sequence[str] | Tensor, prompt: str | None = None
+        self,
+        texts: Sequence[strings.Text] | Tensor,
+        prompt: str | None = None,
     ) -> Tensor:
         """Puts a prompt before each text [B]; args as `Config.prompt_text`."""
         before = self.workdir.config.prompt_text(prompt)
@@ -163,15 +168,34 @@ class States:
     ) -> Tensor:
         """Averages layers: L + 1 times [B, T, D] -> [B, T, D] float32.
 
-        `layers` as of `__call__`.
+        `layers` as of `__call__`; errors as of `check_layers`.
         """
-        if layers != 'mix':
+        self.check_layers(layers)
+        if not isinstance(layers, str):
             chosen = [ops.cast(states[i], 'float32') for i in layers]
             return sum(chosen) / len(chosen)
         row = self.mixing_row()
         if row is not None:
             return row.mixer(states)
         return sum(ops.cast(x, 'float32') for x in states) / len(states)
+
+    def check_layers(self, layers: Sequence[int] | str | None) -> None:
+        """Raises ValueError for layers that the encoder does not have."""
+        depth = self.workdir.encoder.depth
+        if isinstance(layers, str):
+            if layers != MIX:
+                raise errors.InputError(
+                    'unknown_layers',
+                    f'layers {layers!r}: take numbers from 0 to {depth}, or '
+                    f'{MIX!r} for all',
+                )
+            return
+        for layer in layers or ():
+            if not -depth - 1 <= layer <= depth:
+                raise errors.InputError(
+                    'layer_out_of_range',
+                    f'layer {layer}: there are 0 to {depth}',
+                )
 
     # ---------------------------------------------------------------- rows
 

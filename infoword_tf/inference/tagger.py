@@ -229,7 +229,7 @@ class Tagger(Predictor):
     # ------------------------------------------------------------- strings
 
     def tag(
-        self, texts: Sequence[str], batch_size: int = 32
+        self, texts: Sequence[strings.Text], batch_size: int = 32
     ) -> list[list[Span]]:
         """Finds the labelled spans of texts of any length.
 
@@ -248,7 +248,8 @@ class Tagger(Predictor):
                 pair.
         """
         _ = self.head  # complains before the work
-        texts, results = strings.checked(texts), []
+        texts = strings.checked(texts)
+        results = []
         for begin in range(0, len(texts), _TEXTS):
             chunk = tf.constant(texts[begin : begin + _TEXTS], tf.string)
             windows = self.windows(chunk)

@@ -18,7 +18,7 @@ import tensorflow as tf
 from keras import ops
 
 from infoword_tf import errors
-from infoword_tf.critics import Critic
+from infoword_tf.critics.learned import LearnedCosine
 from infoword_tf.inference import variants
 from infoword_tf.inference.batches import (
     ID_SPECS,
@@ -38,6 +38,7 @@ from infoword_tf.layers.pooling import (
     LAYERS,
     LEARNED,
     POOLINGS,
+    pool,
     real_places,
     unit,
 )
@@ -176,11 +177,11 @@ class Vectors(BatchPredictor):
             real = ops.expand_dims(lengths, 1) > 0
             return ops.where(real, pooled, ops.zeros_like(pooled))
         real = real_places(ids, lengths)
-        if pooling == 'words':
-            return form.text_vectors(ids, real, states, self.workdir.unigram)
         if form is None:
             return compute(states, real)
-        return compute(states, real, ops.convert_to_tensor(form.pooling_kernel))
+        if pooling == 'words':
+            return form.text_vectors(ids, real, states, self.workdir.unigram)
+        return pool(states, real, ops.convert_to_tensor(form.pooling_kernel))
 
     def _finish(self, pooled: Tensor) -> Tensor:
         """Applies the dense layers, `dims` and the length of the config."""
@@ -189,7 +190,7 @@ class Vectors(BatchPredictor):
         pooled = pooled[:, : self.config.dims]
         return unit(pooled) if self.config.normalize else pooled
 
-    def _pooling_critic(self, pooling: str) -> Critic | None:
+    def _pooling_critic(self, pooling: str) -> LearnedCosine | None:
         """Returns the critic of a row whose weights a pooling needs, or None.
 
         Raises:
@@ -205,7 +206,9 @@ class Vectors(BatchPredictor):
         for row in self.states.rows_that('vectors'):
             form = self.workdir.model.objectives[row].form
             counted = self.workdir.unigram is not None or pooling != 'words'
-            if pooling in form.poolings and counted:
+            if not (isinstance(form, LearnedCosine) and counted):
+                continue
+            if pooling in form.poolings:
                 return form
         raise errors.InputError(
             'pooling_not_learned',
@@ -227,7 +230,8 @@ class Vectors(BatchPredictor):
         """Returns how many numbers a vector of a pooling has."""
         config, default = self.config, pooling is None
         pooling = pooling or config.pooling
-        more = self._pooling_critic(pooling).words if pooling == 'words' else 0
+        form = self._pooling_critic(pooling)
+        more = form.words if form is not None and pooling == 'words' else 0
         width = self.workdir.encoder.width + more
         if default and config.dense:
             width = config.dense[-1].width
@@ -239,8 +243,8 @@ class Vectors(BatchPredictor):
         self,
         pooling: str | None = None,
         layers: Sequence[int] | str | None = None,
-    ) -> Callable[[Tensor, Tensor], Tensor]:
-        """Returns `embed` as one graph: (ids, lengths) -> [B, D]."""
+    ) -> Any:
+        """Returns `embed` as a tf.function: (ids, lengths) -> [B, D]."""
         return self._graphs(pooling, _hashable(layers))
 
     @functools.cached_property
@@ -292,7 +296,7 @@ class Vectors(BatchPredictor):
 
     def encode(
         self,
-        texts: Sequence[str],
+        texts: Sequence[strings.Text],
         batch_size: int = 8,
         pooling: str | None = None,
         normalize: bool = False,
@@ -337,14 +341,9 @@ class Vectors(BatchPredictor):
         texts, indices = strings.distinct(strings.checked(texts))
         if isinstance(layers, int):
             layers = (layers,)
-        for layer in () if layers in (None, 'mix') else layers:
-            depth = self.workdir.encoder.depth
-            if not -depth - 1 <= layer <= depth:
-                raise errors.InputError(
-                    'layer_out_of_range',
-                    f'layer {layer}: there are 0 to {depth}',
-                )
-        self.config.prompt_text(prompt)  # complains before the work
+        # What follows complains before the work.
+        self.states.check_layers(layers)
+        self.config.prompt_text(prompt)
         width = self.width(pooling)
         if dims is not None and not 0 < dims <= width:
             raise errors.InputError(
@@ -411,7 +410,7 @@ class Vectors(BatchPredictor):
         return _repeat(vectors, texts.indices)
 
     def tokenize(
-        self, texts: Sequence[str], prompt: str | None = None
+        self, texts: Sequence[strings.Text], prompt: str | None = None
     ) -> Tokenized:
         """Tokenizes texts that are to be encoded again and again; args as of
         `encode`.
@@ -421,7 +420,9 @@ class Vectors(BatchPredictor):
             self.workdir.max_length,
         )  # fmt: skip
 
-    def word_vectors(self, words: Sequence[str] | None = None) -> WordVectors:
+    def word_vectors(
+        self, words: Sequence[strings.Text] | None = None
+    ) -> WordVectors:
         """Returns vectors of words.
 
         Args:
@@ -438,20 +439,26 @@ class Vectors(BatchPredictor):
         """
         tokenizer = self.workdir.tokenizer
         if words is not None:
-            words = strings.checked(words, 'words')
-        if words is not None and tokenizer.kind != 'words':
-            return WordVectors(list(words), self.encode(words, progress=False))
+            named = [
+                word.decode('utf-8', 'replace') if isinstance(word, bytes)
+                else word
+                for word in strings.checked(words, 'words')
+            ]  # fmt: skip
+            if tokenizer.kind != 'words':
+                return WordVectors(named, self.encode(named, progress=False))
         ids = {word: i for i, word in enumerate(tokenizer.vocabulary)}
         for special in (*tokenizer.control_ids, tokenizer.unk_id):
             ids.pop(tokenizer.vocabulary[special], None)
         if words is not None:
-            ids = {word: ids[word] for word in words if word in ids}
+            ids = {word: ids[word] for word in named if word in ids}
         table = np.asarray(self.workdir.encoder.embedding_table, np.float32)
         return WordVectors(list(ids), table[list(ids.values())])
 
 
 def _hashable(layers: Sequence[int] | str | None) -> Any:
-    return layers if layers in (None, 'mix') else tuple(layers)
+    if layers is None or isinstance(layers, str):
+        return layers
+    return tuple(layers)
 
 
 def _repeat(vectors: np.ndarray, indices: np.ndarray) -> np.ndarray:

@@ -81,7 +81,7 @@ def read(path: str | pathlib.Path) -> WordVectors:
         try:
             vector = np.array(cells, np.float32)
         except ValueError:
-            vector = np.empty(0)
+            vector = np.empty(0, np.float32)
         if not word or len(vector) != width:
             raise errors.InputError(
                 'word_vectors_line',

@@ -144,4 +144,8 @@ POOLINGS = {  # how states become a vector; None: one state is the vector
 }
 LEARNED = {'weighted': 'weights', 'words': 'words'}  # weights of a row
 # Layers whose mean is pooled by default; other poolings take the last layer.
-LAYERS = {'first_last': (1, -1), 'last_two': (-2, -1), 'mix': 'mix'}
+LAYERS: dict[str, tuple[int, ...] | str] = {
+    'first_last': (1, -1),
+    'last_two': (-2, -1),
+    'mix': 'mix',
+}

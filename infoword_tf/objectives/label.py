@@ -33,7 +33,7 @@ Shapes: J examples of a sequence, N = B J, S texts of an example, C classes, Q
 questions of an example (1, or C of several labels), A answers (C, or 2).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,7 +134,7 @@ class Head(Scorer):
     def pooled_states(
         self,
         states: Tensor,
-        layers: list[Tensor] | None,
+        layers: Sequence[Tensor] | None,
         block_ids: Tensor,
         texts: int,
         key: Tensor | None = None,

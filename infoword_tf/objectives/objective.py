@@ -92,7 +92,7 @@ class Batch(NamedTuple):
 
     def layers(
         self, view: str, encoder: str = 'encoder', pass_index: int = 0
-    ) -> list[Tensor]:
+    ) -> Sequence[Tensor]:
         """Returns L + 1 times [B, P, D], embeddings first; see `Reads.layers`.
 
         L times where these are 'below'.

@@ -10,6 +10,7 @@ from infoword_tf.views import VIEWS, Reads, View, root
 
 if TYPE_CHECKING:
     from infoword_tf.objectives.objective import Objective
+    from infoword_tf.text.layout import Layout
 
 T = TypeVar('T')
 Settings = Mapping[str, Any]
@@ -55,7 +56,7 @@ class Vector(NamedTuple):
 
     pooling: str = 'mean'
     similarity: str = 'cosine'
-    layout: str = 'bert'
+    layout: 'str | Layout' = 'bert'
     priority: int = 0
     dense: tuple[str, ...] = ()
     keeps: bool = False

@@ -19,6 +19,8 @@ posterior of each label, which is a distribution over the same candidates.
 Shapes: C labels.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from infoword_tf.layers.bilstm import BiLstm
@@ -108,7 +110,7 @@ class Tags(Scorer):
     def scores_of(
         self,
         states: Tensor,
-        layers: list[Tensor] | None,
+        layers: Sequence[Tensor] | None,
         block_ids: Tensor,
         fused_key: Tensor | None = None,
         key: Tensor | None = None,

@@ -1,13 +1,14 @@
 """Checks of texts that callers pass, before a graph reads them."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from infoword_tf import errors
 
 Text = str | bytes
+AnyText = TypeVar('AnyText', bound=Text)
 
 
 def checked(texts: Iterable[Any], name: str = 'texts') -> list[Text]:
@@ -73,7 +74,7 @@ def _shown(value: Any) -> str:
     return text if value is None else f'{text} ({type(value).__name__})'
 
 
-def distinct(texts: Iterable[Text]) -> tuple[list[Text], np.ndarray]:
+def distinct(texts: Iterable[AnyText]) -> tuple[list[AnyText], np.ndarray]:
     """Removes repeated texts.
 
     Returns:
@@ -81,7 +82,7 @@ def distinct(texts: Iterable[Text]) -> tuple[list[Text], np.ndarray]:
         of `texts` its number among them, int64. A str and its UTF-8 are equal.
     """
     number: dict[bytes, int] = {}
-    unique: list[Text] = []
+    unique: list[AnyText] = []
     numbers = []
     for text in texts:
         key = text.encode() if isinstance(text, str) else text

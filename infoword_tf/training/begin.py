@@ -176,7 +176,7 @@ def with_older_defaults(
     Encoder and dropout are those of --workdir unless they are chosen, if the
     rows are the same.
     """
-    folder = pathlib.Path(choices.workdir or '')
+    folder = pathlib.Path(choices.workdir)
     if not choices.workdir or not (folder / FILE).is_file():
         return choices
     config = Config.read(folder)
@@ -317,7 +317,8 @@ def with_pairs(
     Raises: UsageError: no row reads pairs. ValueError: files, columns or
     weights are missing.
     """
-    if choices.pairs is None:
+    pairs = choices.pairs
+    if pairs is None:
         for flag, folder in guides_of(choices.settings).items():
             raise errors.UsageError(
                 'guide_without_pairs',
@@ -347,11 +348,11 @@ def with_pairs(
         known = (row for row in TABLE if 'pairs' in TABLE[row].settings)
         raise errors.UsageError(
             'pairs_unread',
-            f'--pairs={choices.pairs}: no row of --objectives='
+            f'--pairs={pairs}: no row of --objectives='
             f'{choices.objectives} reads pairs; these do: {", ".join(known)}',
         )
     layouts = text_pairs.roles_of(
-        choices.pairs, choices.pair_columns, choices.pair_delimiter,
+        pairs, choices.pair_columns, choices.pair_delimiter,
         choices.pair_negatives,
     )  # fmt: skip
     text_pairs.weights_of(choices.pair_weights, [x.where for x in layouts])

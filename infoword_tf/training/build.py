@@ -16,7 +16,7 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data import batches, translations
 from infoword_tf.data.examples import Examples
-from infoword_tf.data.opened import RunData
+from infoword_tf.data.opened import RunData, TokenizedPairs
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics
 from infoword_tf.plan import Plan
@@ -32,8 +32,8 @@ MOST_LANGUAGES = 4
 MOST_BUILDS = 6
 # Flags that decide the graphs of a run, beside its config.
 SHAPE = (
-    'batch_size', 'steps', 'microbatch', 'remat', 'xla', 'freeze',
-    'layer_decay', 'logical_cpus',
+    'batch_size', 'microbatch', 'remat', 'xla', 'freeze', 'layer_decay',
+    'logical_cpus',
 )  # fmt: skip
 
 
@@ -41,29 +41,29 @@ class Decisions(NamedTuple):
     """All numbers that decide the weights, as recorded.
 
     Attributes:
-        choices: with the number of steps and the numbers of the optimizer.
-        config: with the record of the run.
-        rules: of the optimizer.
-        warmup_steps: updates until the peak learning rate.
+        choices: choices as they were checked; the fields below stand for
+            those that are None.
+        config: content of config.json, with the record of the run.
+        course: updates, decided by the text or the clock, too.
         pace: steps between logging, evaluations and checkpoints.
     """
 
     choices: RunChoices
     config: Config
-    rules: optim.Preset
-    warmup_steps: int
+    course: optim.Course
     pace: fit.Pace
 
 
 @dataclasses.dataclass
-class Build:
+class Learner:
     """A model with optimizer, state, and the graphs of a step.
 
     Attributes:
+        model: encoders and objectives.
+        optimizer: updates of their weights.
         peak: float32 variable, the peak learning rate.
-        heldout: None until the first run has measured text.
-        first: by path, the first values of vectors and scalars. Matrices are
-            drawn from the seed instead.
+        state: variables that steps hand on.
+        trainer: loop over steps.
     """
 
     model: Model
@@ -71,7 +71,34 @@ class Build:
     peak: tf.Variable
     state: State
     trainer: loop.Trainer
-    heldout: loop.Heldout | loop.HeldoutLanguages | None = None
+
+    def free(self) -> None:
+        """Empties weights and moments, after which the learner is of no use.
+
+        TensorFlow registers custom gradients for as long as the process lives,
+        these hold the graphs, and the graphs the variables.
+        """
+        weights = [x.value for x in self.model.variables.values()]
+        for variable in (*weights, *self.optimizer.slots.values()):
+            for part in self.trainer.strategy.experimental_local_results(
+                variable
+            ):
+                tf.raw_ops.AssignVariableOp(
+                    resource=part.handle, value=tf.zeros((), part.dtype)
+                )
+
+
+@dataclasses.dataclass
+class Build(Learner):
+    """A learner of a run, which other runs of the same shape may take over.
+
+    Attributes:
+        heldout: measurement of held-out text.
+        first: first values of vectors and scalars, by path. Matrices are drawn
+            from the seed instead.
+    """
+
+    heldout: loop.Heldout | loop.HeldoutLanguages
 
     def __post_init__(self):
         """Copies the first values that are not drawn."""
@@ -93,22 +120,6 @@ class Build:
         self.peak.assign(choices.learning_rate)
         self.trainer.step.assign(0)
         self.trainer.restart(dataset, choices.seed)
-
-    def free(self) -> None:
-        """Empties weights and moments, after which the build is of no use.
-
-        TensorFlow registers custom gradients for as long as the process lives,
-        these hold the graphs, and the graphs the variables.
-        """
-        weights = [x.value for x in self.model.variables.values()]
-        for variable in (*weights, *self.optimizer.slots.values()):
-            for part in self.trainer.strategy.experimental_local_results(
-                variable
-            ):
-                tf.raw_ops.AssignVariableOp(
-                    resource=part.handle, value=tf.zeros((), part.dtype)
-                )
-
 
 @dataclasses.dataclass
 class BuildCache:
@@ -193,61 +204,63 @@ def build_or_reuse(
     data: RunData,
     labelled: LabelledData | None,
     shared: BuildCache,
+    strategy: tf.distribute.Strategy,
 ) -> Build:
     """Builds model, optimizer and state, or resets a build of the sweep."""
-    choices, config, rules, warmup_steps, _ = decisions
-    shape = shape_of(choices, config, rules, warmup_steps)
+    choices, config, course, _ = decisions
+    shape = shape_of(choices, config, course)
     dataset = data.batches.dataset(0, 1)
     if shape in shared.builds:
         reused = shared.builds[shape]
         reused.reset(choices, dataset)
         return reused
-    new = make_build(
-        choices, config, data, shared.strategy, (rules, warmup_steps),
+    learner = make_learner(
+        choices,
+        config,
+        data,
+        strategy,
+        course=course,
         dataset=dataset,
         statistics=_training_statistics(plan, data, labelled),
         unmeasured=batches.unmeasured(plan),
-    )  # fmt: skip
-    new.heldout = make_heldout(new.model, plan, data, labelled)
+    )
+    heldout = make_heldout(learner.model, plan, data, labelled)
+    new = Build(**vars(learner), heldout=heldout)
     if not new.state.variables():  # `reset` empties no state
         shared.add(shape, new)
     return new
 
 
-def shape_of(
-    choices: RunChoices,
-    config: Config,
-    rules: optim.Preset,
-    warmup_steps: int,
-) -> str:
+def shape_of(choices: RunChoices, config: Config, course: optim.Course) -> str:
     """Returns, as JSON, all that decides the graphs of a run."""
     flags = [getattr(choices, name) for name in SHAPE]
     values = config.replace(run={}).to_json()
-    return json.dumps([values, flags, rules, warmup_steps])
+    return json.dumps([values, flags, course._replace(peak=0.0)])
 
 
-def make_build(
+def make_learner(
     choices: RunChoices,
     config: Config,
     data: RunData,
     strategy: tf.distribute.Strategy,
-    update: tuple[optim.Preset, int],
+    course: optim.Course,
     dataset: tf.data.Dataset,
     statistics: Statistics,
     unmeasured: Collection[str] = (),
-) -> Build:
-    """Builds model, optimizer, state and trainer.
+) -> Learner:
+    """Makes model, optimizer, state and trainer.
 
     Args:
-        choices: with the number of steps.
-        data: the opened text, whose tokens and longest pairs count.
-        update: rules of the optimizer, and updates of the warm-up.
+        choices: choices of model, batch and devices.
+        config: content of config.json.
+        data: opened text, whose tokens and longest pairs count.
+        strategy: devices.
+        course: updates of the run.
         dataset: flat views, of the shapes of the run's.
-        statistics: of the training text.
+        statistics: counts of the training text.
         unmeasured: rows without MI of the training text, see
             `batches.unmeasured`.
     """
-    rules, warmup_steps = update
     with strategy.scope():
         model = Model(
             config, data.tokenizer.specials, choices.seed,
@@ -256,7 +269,7 @@ def make_build(
         model.encoder.remat = choices.remat
         for objective in model.objectives.values():
             objective.limit_texts(data.longest)
-            objective.steps = choices.steps
+            objective.steps = course.steps
         learning = {
             path: variable
             for path, variable in model.trainable.items()
@@ -266,14 +279,21 @@ def make_build(
         if choices.layer_decay != 1.0:
             layers = len({*model.encoder.blocks})  # one, if they share weights
             shares = optim.layer_shares(learning, layers, choices.layer_decay)
-        optimizer = optim.AdamW(learning, rules, shares, model.no_decay)
-    peak = tf.Variable(choices.learning_rate, dtype=tf.float32, trainable=False)
+        optimizer = optim.AdamW(
+            learning, course.rules, shares, model.no_decay
+        )
+    peak = tf.Variable(course.peak, dtype=tf.float32, trainable=False)
     state = State(model, strategy, choices.batch_size)
     step = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def rate(step: tf.Tensor) -> tf.Tensor:
-        now = peak.read_value()
-        return optim.schedule(step, now, warmup_steps, choices.steps, rules)
+        return optim.schedule(
+            step,
+            peak.read_value(),
+            course.warmup_steps,
+            course.steps,
+            rules=course.rules,
+        )
 
     trainer = loop.Trainer(
         model, dataset, strategy, optimizer, step,
@@ -286,7 +306,7 @@ def make_build(
         microbatch=choices.microbatch,
         unmeasured=unmeasured,
     )  # fmt: skip
-    return Build(model, optimizer, peak, state, trainer)
+    return Learner(model, optimizer, peak=peak, state=state, trainer=trainer)
 
 
 def _training_statistics(
@@ -319,25 +339,26 @@ def make_heldout(
     counts, specials = data.counts, data.tokenizer.specials
     stores = data.text.by_language if data.text else {'': (None, None)}
     most = batches.HELDOUT_SEQUENCES // min(len(stores), MOST_LANGUAGES)
-    measured = {}
+    measured: dict[str, loop.Heldout] = {}
     for language, (trained, held) in stores.items():
-        statistics, measures, others = Statistics(counts, counts), {}, ()
+        statistics = Statistics(counts, counts)
+        measures: Mapping[str, loop.Measure] = {}
+        examples = pairs = None
         if not measured:  # texts of no language are measured with the first
-            others = labelled and labelled.heldout, (
-                data.pairs and data.pairs.heldout
-            )
+            examples = labelled and labelled.heldout
+            pairs = data.pairs and data.pairs.heldout
         if labelled is not None and not measured:
             measures = labelled.measures
             statistics = labelled.statistics(
                 counts, True, plan, data.tokenizer.control_ids
             )
-        if held is not None:
+        if trained is not None and held is not None:
             statistics = statistics._replace(
                 training=trained.counts, measured=held.counts
             )
         try:
             views = batches.heldout_views(
-                held, plan, specials, *others, most=most
+                held, plan, specials, examples, pairs, most=most
             )
         except ValueError as error:
             if len(stores) == 1:
@@ -355,19 +376,19 @@ def make_heldout(
             '(--heldout=LANGUAGE=GLOB), or lower --seq_len',
         )
     if data.translations is not None:
-        measured |= _heldout_translations(model, plan, data)
+        measured |= _heldout_translations(model, plan, data, data.translations)
         return loop.HeldoutLanguages(measured)
     return loop.HeldoutLanguages(measured) if len(stores) > 1 else measured['']
 
 
 def _heldout_translations(
-    model: Model, plan: Plan, data: RunData
+    model: Model, plan: Plan, data: RunData, texts: TokenizedPairs
 ) -> dict[str, loop.Heldout]:
     """Returns the measurement of held-out translations by pair of languages."""
     counts, rows = data.counts, plan.readers_of('translations')
     size, measured, lacking = len(counts), {}, set(rows)
-    for languages, held in data.translations.heldout.parts.items():
-        trained = data.translations.train.parts[languages]
+    for languages, held in texts.heldout.parts.items():
+        trained = texts.train.parts[languages]
         of_pairs = Statistics(trained.tally(size), held.tally(size))
         try:
             views = batches.heldout_views(

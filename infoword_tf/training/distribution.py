@@ -164,7 +164,7 @@ def any_process(
     Called as `gather_numbers`.
     """
     numbers = gather_numbers(strategy, *map(int, values))
-    return tuple(map(bool, numbers.any(axis=0)))
+    return tuple(bool(column.any()) for column in numbers.T)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ In float32 the numbers are those that tasks.sts, tasks.retrieval and
 tasks.tatoeba print of the weights. Texts are tokenized once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -47,16 +47,11 @@ class Evaluator:
                 f'{critic.name}: '
                 'retrieval:DIR is by late and lexical, all by cosine',
             )
-        if critic.compares_few and judged.size > retrieval.EXACT:
-            raise errors.InputError(
-                'judgement_of_too_many',
-                f'{judgements.spec} has {judged.size:,} documents, and vectors '
-                f'of the tokens of {retrieval.EXACT:,} are compared at most',
-            )
+        self._measure: Callable[[], float | dict[str, float]]
         if isinstance(judged, sts.ScoredPairs):
             self._measure = self._similarity(judged)
         elif isinstance(judged, retrieval.RetrievalTask):
-            self._measure = self._retrieval(judged)
+            self._measure = self._retrieval(judged, judgements.spec)
         else:
             self._measure = self._translations(judged)
 
@@ -80,14 +75,30 @@ class Evaluator:
         """Prepares a measure: Spearman's correlation x 100 of pairs."""
         texts = self._tokenized(pairs.texts, None)
 
-        def encode(_: list[str]) -> np.ndarray:
+        def encode(_: Sequence[str]) -> np.ndarray:
             return self.loaded.encode_tokenized(texts)
 
         similarity = self.loaded.config.similarity
         return lambda: sts.correlation(pairs, encode, similarity)
 
-    def _retrieval(self, task: retrieval.RetrievalTask) -> Callable[[], float]:
-        """Prepares a measure: nDCG@10 of exact search."""
+    def _retrieval(
+        self, task: retrieval.RetrievalTask, spec: str
+    ) -> Callable[[], float]:
+        """Prepares a measure: nDCG@10 of exact search.
+
+        Args:
+            task: queries, documents and judgements.
+            spec: name of the task, for people.
+
+        Raises:
+            ValueError: the documents are too many for the critic.
+        """
+        if self.critic.compares_few and task.size > retrieval.EXACT:
+            raise errors.InputError(
+                'judgement_of_too_many',
+                f'{spec} has {task.size:,} documents, and vectors '
+                f'of the tokens of {retrieval.EXACT:,} are compared at most',
+            )
         queries = self._tokenized(task.queries, 'query')
         blocks = [
             (numbers, self._tokenized(texts, 'passage'))

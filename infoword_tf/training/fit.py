@@ -188,9 +188,9 @@ class Fit:
     keep: Callable[[int], None]
     chief: bool
     goal: Goal | None
+    checkpoints: checkpoint.Checkpoints
     evaluator: Evaluator | None = None
     rewind: Callable[[int], int] | None = None
-    checkpoints: checkpoint.Checkpoints | None = None
     rewinds: int = 0
     grace: float | None = None
     any_process: Callable[..., tuple[bool, ...]] = _same
@@ -350,7 +350,7 @@ class Fit:
             if self.evaluator is not None:
                 values.update(self.evaluator())
             values['heldout_seconds'] = round(time.monotonic() - began, 3)
-        if self.checkpoints and self.checkpoints.rewinds:
+        if self.checkpoints.rewinds:
             values[checkpoint.REWINDS] = self.checkpoints.rewinds
         record = {
             'step': now,
@@ -361,10 +361,13 @@ class Fit:
         }
         self.metrics.append(record)
         seconds = (pace.steps - now) / rate
-        shown = self.goal or self.evaluator
-        name = shown and shown.name
+        name = self.evaluator.name if self.evaluator else None
         line = report.progress_line(
-            record, self.rows, pace.steps, seconds, name
+            record,
+            self.rows,
+            pace.steps,
+            seconds,
+            goal=self.goal.name if self.goal else name,
         )
         print(line, file=self.shown, flush=True)
         return record
@@ -372,20 +375,20 @@ class Fit:
     def _close(self, first: int) -> dict[str, Any]:
         """Writes metrics.json and bounds.png, and prints the results."""
         workdir, records, rows = self.workdir, self.metrics.records, self.rows
-        last = dict(records[-1]) if records else {'step': first}
-        best = self._best()
+        last: dict[str, Any] = dict(records[-1]) if records else {'step': first}
+        goal, best = self.goal, self._best()
         if best:
             last = {**best, 'seconds': last['seconds']}
         if f'heldout/{rows[0]}/loss' not in last:
             last.update(self.heldout.evaluate())
         files.write_json(workdir / 'metrics.json', last)
-        goal = best and (self.goal.name, best['step'])
-        report.draw_bounds(workdir / 'bounds.png', records, rows, goal)
+        shown = (goal.name, best['step']) if goal and best else None
+        report.draw_bounds(workdir / 'bounds.png', records, rows, shown)
         print(report.closing_table(last, rows))
         for sentence in report.unmeasured(last, rows):
             print(sentence)
-        if best and self.evaluator is not None:
-            print(f'{self.goal.name}: {last[self.goal.name]:.4f}')
+        if goal and best and self.evaluator is not None:
+            print(f'{goal.name}: {last[goal.name]:.4f}')
         step = f' of step {best["step"]:,}' if best else ''
         print(
             f'{workdir}/ holds the encoder{step}, metrics.jsonl and bounds.png'

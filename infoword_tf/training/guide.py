@@ -37,8 +37,9 @@ class Guide:
         ignored: of the config, what does not change them.
     """
 
-    what, dtype = 'vectors', np.float16
-    ignored = ('rows', 'run', 'replicas', 'precision')
+    what = 'vectors'
+    dtype: type[np.floating] = np.float16
+    ignored: tuple[str, ...] = ('rows', 'run', 'replicas', 'precision')
 
     def __init__(self, folder: str):
         """Loads the workdir.
@@ -116,7 +117,8 @@ class Guide:
 class Judge(Guide):
     """Workdir that scores the first text of an example with each other one."""
 
-    what, dtype, width = 'scores', np.float32, 1
+    what, width = 'scores', 1
+    dtype = np.float32
     ignored = ('run', 'replicas', 'precision')
 
     def compute(

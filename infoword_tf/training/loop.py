@@ -392,7 +392,9 @@ class Heldout(orbit.AbstractEvaluator):
             row: sum(outcomes)
             for row, *outcomes in zip(self.rows, *batch_sums, strict=True)
         }
-        report = {}
+        report: dict[str, float] = {}
+        if self.examples is None:  # nothing that people have labelled
+            return sums, report
         for row, measure in self.measures.items():
             values = {
                 name: np.concatenate([x[row][name] for x in predictions])

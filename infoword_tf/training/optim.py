@@ -72,6 +72,22 @@ class Preset(NamedTuple):
         return path.endswith(self.decaying)
 
 
+class Course(NamedTuple):
+    """Updates of a run: by which rules, how many, and at which rate.
+
+    Attributes:
+        rules: settings of the optimizer.
+        steps: number of updates.
+        warmup_steps: updates until the peak.
+        peak: highest learning rate.
+    """
+
+    rules: Preset
+    steps: int
+    warmup_steps: int
+    peak: float
+
+
 DEFAULT = 'infoword'
 PRESETS: dict[str, Preset] = {
     # Kong et al. 2019, App. B; there is no official code.
@@ -120,15 +136,18 @@ def preset(
     Raises:
         UsageError: `moments` of Adagrad, whose sums need float32.
     """
-    changes = {'weight_decay': weight_decay, 'clip_norm': clip_norm}
     rules = PRESETS[name]
     if moments != 'float32' and rules.beta_2 is None:
         raise UsageError(
             'moments_of_sums',
             f'--moments={moments} is for Adam; --optimizer={name} sums squares',
         )
+    if weight_decay is None:
+        weight_decay = rules.weight_decay
+    if clip_norm is None:
+        clip_norm = rules.clip_norm
     return rules._replace(
-        moments=moments, **{k: v for k, v in changes.items() if v is not None}
+        moments=moments, weight_decay=weight_decay, clip_norm=clip_norm
     )
 
 
@@ -333,13 +352,17 @@ class AdamW:
                     resource=handle, value=value * (1.0 - rate * decay)
                 )
             v = self.slots[f'v/{path}'].handle
-            if rules.beta_2 is None:
+            beta_1, beta_2 = rules.beta_1, rules.beta_2
+            if beta_2 is None:
                 tf.raw_ops.ResourceApplyAdagrad(
                     var=handle, accum=v, lr=rate, grad=gradient
                 )
                 continue
             if rules.moments != 'float32':
-                self._update_narrow(path, gradient, rate, powers, step)
+                self._update_narrow(
+                    path, gradient, rate, (beta_1, beta_2),
+                    powers=powers, step=step,
+                )  # fmt: skip
                 continue
             tf.raw_ops.ResourceApplyAdam(
                 var=handle,
@@ -357,6 +380,7 @@ class AdamW:
         path: str,
         gradient: tf.Tensor,
         rate: tf.Tensor,
+        betas: tuple[float, float],
         powers: tuple[Any, Any],
         step: tf.Tensor,
     ) -> None:
@@ -372,8 +396,8 @@ class AdamW:
             tf.cast(raw.ReadVariableOp(resource=x, dtype=tf.bfloat16), 'float')
             for x in handles
         )
-        m += (1.0 - rules.beta_1) * (gradient - m)
-        v += (1.0 - rules.beta_2) * (tf.square(gradient) - v)
+        m += (1.0 - betas[0]) * (gradient - m)
+        v += (1.0 - betas[1]) * (tf.square(gradient) - v)
         rate = rate * tf.sqrt(1.0 - powers[1]) / (1.0 - powers[0])
         raw.AssignSubVariableOp(
             resource=self.variables[path].handle,

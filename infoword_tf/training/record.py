@@ -64,7 +64,6 @@ def known_by(folder: str, digest: str | None = None) -> str:
 def run_record(
     choices: RunChoices,
     config: Config,
-    warmup_steps: int,
     fingerprint: str,
     vocabulary: str,
     auxiliaries: Mapping[str, Auxiliary] = types.MappingProxyType({}),
@@ -75,11 +74,10 @@ def run_record(
     Args:
         choices: of the run.
         config: decided by the choices.
-        warmup_steps: likewise.
-        fingerprint, vocabulary: of the text.
+        fingerprint, vocabulary: digests of the text.
         auxiliaries: auxiliary encoders of the rows, by name.
-        more: by flag, further values that decide the weights, or more exact
-            ones.
+        more: values by flag that decide the weights, too, or are more exact
+            than those of `choices`.
     """
     record = {
         name: _plain(name, choices)
@@ -102,15 +100,12 @@ def run_record(
         'size': 'x'.join(str(arguments.get(name, 0)) for name in SIZE),
         'dropout': arguments['rate'],
         'memory_length': config.memory_length,
-        'warmup_steps': warmup_steps,
         'precision': config.precision,
     }
-    if adapter := config.adapter:
+    if (adapter := config.adapter) and choices.init:
         sizes = (f'{k} {getattr(adapter, k)}' for k in SETTINGS)
         base = known_by(choices.init, adapter.digest)
         record[ADAPTER] = f'{adapter.kind}, {", ".join(sizes)}, of {base}'
-    if choices.best:  # one of the held-out values
-        record['eval_every'] = choices.eval_every
     record |= {
         f'{row}.{name}': value
         for row, entry in config.rows.items()

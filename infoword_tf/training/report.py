@@ -147,7 +147,7 @@ def draw_bounds(
     if goal is not None:
         scores = {r['step']: r[goal[0]] for r in records if goal[0] in r}
     if not rows:
-        if scores:
+        if goal is not None and scores:
             figure = Figure((5.4, 3.4))
             _draw_scores(figure.subplots(), goal, scores)
             figure.tight_layout()
@@ -162,7 +162,7 @@ def draw_bounds(
     axes = figure.subplots(
         2, columns, height_ratios=(1, 4), sharex=True, squeeze=False
     )
-    if scores:
+    if goal is not None and scores:
         axes[0, -1].remove()
         _draw_scores(axes[1, -1], goal, scores)
         axes = axes[:, :-1]

@@ -20,6 +20,7 @@ from infoword_tf.choices import STEPS, RunChoices
 from infoword_tf.config import WEIGHTS, Config
 from infoword_tf.data import batches
 from infoword_tf.data.opened import RunData, digest_of, open_data
+from infoword_tf.data.text_pairs import TextPairSource
 from infoword_tf.evaluation.judgements import Judgements
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
@@ -45,7 +46,7 @@ from infoword_tf.training.build import (
     Decisions,
     LabelledData,
     build_or_reuse,
-    make_build,
+    make_learner,
 )
 from infoword_tf.training.evaluators import Evaluator
 from infoword_tf.training.guide import open_guides
@@ -93,7 +94,7 @@ def run(
 
         # ----------------------------------- config, steps, optimizer, record
         decisions = decide(choices, resolved, data, strategy, labelled, judged)
-        choices, config = decisions.choices, decisions.config
+        config = decisions.config
 
         # ---------------------- agreement with other machines and the workdir
         refuse_differing_machines(strategy, choices, config)
@@ -107,7 +108,12 @@ def run(
 
         # ------------------------------------------- model, optimizer, state
         build = build_or_reuse(
-            decisions, resolved.plan, data, labelled, shared
+            decisions,
+            resolved.plan,
+            data,
+            labelled,
+            shared=shared,
+            strategy=strategy,
         )
         start_from_init(decisions, build.model, data.started, labelled)
 
@@ -179,7 +185,7 @@ def decide(
     )  # fmt: skip
     if labelled is not None:
         config = config.replace(**labelled.config_fields)
-    if config.adapter is not None:
+    if config.adapter is not None and choices.init:
         base = pathlib.Path(choices.init).resolve()
         adapter = dataclasses.replace(
             config.adapter,
@@ -189,43 +195,53 @@ def decide(
         config = config.replace(adapter=adapter)
     read = data.text, data.pairs, data.translations, labelled
     fingerprints = [x.fingerprint for x in read if x is not None]
-    steps = _steps_of(choices, data.batches)
-    if choices.minutes is not None:
-        steps = record.begun_steps(workdir, choices.minutes)
-        steps = steps or _timed_steps(choices, config, data, strategy, rules)
+    if choices.minutes is None:
+        steps = _steps_of(choices, data.batches)
+    else:
+        steps = record.begun_steps(workdir, choices.minutes) or _timed_steps(
+            choices, choices.minutes, config, data, strategy, rules=rules
+        )
     warmup_steps = optim.warmup_steps(choices.warmup_steps, steps, rules)
     pace = fit.make_pace(
         steps, choices.log_every, choices.eval_every, choices.checkpoint_every
     )
-    choices = dataclasses.replace(
-        choices,
-        steps=steps,
-        eval_every=pace.evaluate,
-        weight_decay=rules.weight_decay,
-        clip_norm=rules.clip_norm,
-    )
     of_init = data.text is None and data.started is not None
     digest = digest_of(data.tokenizer)
-    more = dict(labelled.record) if labelled else {}
+    more = {
+        'steps': steps,
+        'warmup_steps': warmup_steps,
+        'weight_decay': rules.weight_decay,
+        'clip_norm': rules.clip_norm,
+        **(labelled.record if labelled else {}),
+    }
+    if choices.best:  # one of the held-out values
+        more['eval_every'] = pace.evaluate
     if judged is not None and isinstance(choices.best, str):
         more['best'] = f'{choices.best} (files {judged.fingerprint})'
     guides = data.pairs.guides if data.pairs else {}
     more |= {flag: record.known_by(*known) for flag, known in guides.items()}
     written = record.run_record(
-        choices, config, warmup_steps, ' '.join(fingerprints),
-        'of --init' if of_init else digest, resolved.auxiliaries,
-        more,
-    )  # fmt: skip
-    config = config.replace(run=written, vocabulary=digest)
-    return Decisions(choices, config, rules, warmup_steps, pace)
+        choices,
+        config,
+        fingerprint=' '.join(fingerprints),
+        vocabulary='of --init' if of_init else digest,
+        auxiliaries=resolved.auxiliaries,
+        more=more,
+    )
+    return Decisions(
+        choices,
+        config.replace(run=written, vocabulary=digest),
+        optim.Course(rules, steps, warmup_steps, choices.learning_rate),
+        pace,
+    )
 
 
 def _steps_of(choices: RunChoices, all_batches: batches.Batches) -> int:
     """Returns the updates of --steps or --epochs, or by default."""
     of_pairs = (
         source.updates
-        for source_spec, source in all_batches.sources.items()
-        if source_spec.reads == 'pairs'
+        for source in all_batches.sources.values()
+        if isinstance(source, TextPairSource)
     )
     updates = next(of_pairs, 0)  # of an epoch; 0: no row reads pairs
     if choices.steps is not None or choices.epochs is not None:
@@ -239,19 +255,22 @@ def _steps_of(choices: RunChoices, all_batches: batches.Batches) -> int:
 
 def _timed_steps(
     choices: RunChoices,
+    minutes: float,
     config: Config,
     data: RunData,
     strategy: tf.distribute.Strategy,
     rules: optim.Preset,
 ) -> int:
     """Measures how many updates --minutes have room for, on a trial model."""
-    trial = make_build(
-        dataclasses.replace(choices, steps=1, learning_rate=0.0), config, data,
-        strategy, (rules, 0),
+    trial = make_learner(
+        choices,
+        config,
+        data,
+        strategy,
+        course=optim.Course(rules, steps=1, warmup_steps=0, peak=0.0),
         dataset=data.batches.dataset(0, FAR),
         statistics=Statistics(data.counts, data.counts),
-    )  # fmt: skip
-    minutes = choices.minutes
+    )
     steps = fit.steps_in(minutes, trial.trainer)
     trial.free()
     print(
@@ -259,17 +278,17 @@ def _timed_steps(
         flush=True,
     )
     if steps < FEW_STEPS:
-        print(too_few(steps, choices), flush=True)
+        print(too_few(steps, minutes, choices), flush=True)
     return steps
 
 
-def too_few(steps: int, choices: RunChoices) -> str:
+def too_few(steps: int, minutes: float, choices: RunChoices) -> str:
     """Returns advice to a run whose --minutes have room for few updates."""
-    minutes = math.ceil(choices.minutes * FEW_STEPS / steps)
+    enough = math.ceil(minutes * FEW_STEPS / steps)
     smaller = '' if choices.init else 'a smaller --size or '
     return (
         f'{steps:,} updates are too few to learn much: {FEW_STEPS} take '
-        f'--minutes={minutes}; else take {smaller}a shorter --seq_len than '
+        f'--minutes={enough}; else take {smaller}a shorter --seq_len than '
         f'{choices.seq_len}'
     )
 
@@ -349,7 +368,8 @@ def start_from_init(
             )
     if started is None:
         for row, entry in decisions.config.rows.items():
-            if advice := decided(TABLE[row].init_advice, entry.settings):
+            advice: str = decided(TABLE[row].init_advice, entry.settings)
+            if advice:
                 print(f'{row} {advice}', flush=True)
         return
     source = labelled and labelled.source
@@ -486,32 +506,30 @@ def train_and_save(
     Returns:
         What metrics.json holds.
     """
-    choices, config = decisions.choices, decisions.config
+    choices, config, course, pace = decisions
     chief, trainer = distribution.is_chief(strategy), build.trainer
     workdir = pathlib.Path(choices.workdir)
     goal = _goal(choices, labelled, judged)
     evaluator = None
     if judged is not None and chief:
-        evaluator = _evaluator(
-            judged, build.model, data, config, decisions.pace
-        )
+        evaluator = _evaluator(judged, build.model, data, config, pace=pace)
     checkpoints = checkpoint.Checkpoints(
         workdir, choices.keep_checkpoints, chief
     )
     saver = Saver(
         workdir, checkpoints, build, data,
-        steps=choices.steps, chief=chief, last=goal is None,
+        steps=course.steps, chief=chief, last=goal is None,
     )  # fmt: skip
     first = saver.begin()
-    dataset = data.batches.dataset(first, max(choices.steps, first + 1))
+    dataset = data.batches.dataset(first, max(course.steps, first + 1))
     trainer.train_dataset = dataset
-    _print_sizes(build, choices, config)
+    _print_sizes(build, decisions)
     saver.repair_weights(first)
     return fit.Fit(
         workdir=workdir,
         trainer=trainer,
         heldout=build.heldout,
-        pace=decisions.pace,
+        pace=pace,
         sizes=fit.view_sizes(dataset),
         save=saver.save,
         keep=saver.write_weights,
@@ -526,15 +544,16 @@ def train_and_save(
     ).run()
 
 
-def _print_sizes(build: Build, choices: RunChoices, config: Config) -> None:
+def _print_sizes(build: Build, decisions: Decisions) -> None:
     """Prints the size of a model, and the length of the run."""
-    trainer = build.trainer
+    choices, trainer = decisions.choices, build.trainer
     size = sum(int(tf.size(v)) for v in build.optimizer.variables.values())
     replicas = trainer.strategy.num_replicas_in_sync
     print(
-        f'{choices.objectives}: {size:,} weights, {config.precision}, '
+        f'{choices.objectives}: {size:,} weights, '
+        f'{decisions.config.precision}, '
         f'{replicas} replica{"s" if replicas > 1 else ""}, '
-        f'{choices.steps:,} steps of {choices.batch_size} x '
+        f'{decisions.course.steps:,} steps of {choices.batch_size} x '
         f'{choices.seq_len} tokens',
         flush=True,
     )

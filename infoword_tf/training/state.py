@@ -208,7 +208,7 @@ class State:
 
         def move() -> tf.Tensor:
             for name, pairs in averages.items():
-                momentum = self.model.auxiliaries[name].momentum
+                momentum = self.model.momenta[name]
                 for copy, source in pairs:
                     # By handles, since all replicas compute the same.
                     old, new = (

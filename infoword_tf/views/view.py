@@ -240,7 +240,7 @@ def flatten(views: dict[str, View]) -> dict[str, Any]:
     return flat
 
 
-def unflatten(flat: dict[str, Any]) -> dict[str, View]:
+def unflatten(flat: Mapping[str, Any]) -> dict[str, View]:
     """Reverses `flatten`."""
     fields: dict[str, dict[str, Any]] = {}
     for path, array in flat.items():

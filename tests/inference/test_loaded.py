@@ -135,6 +135,8 @@ class WordsTest(absltest.TestCase):
         np.testing.assert_array_equal(
             vectors, loaded.encode(['objects', 'naïve'])
         )
+        words, _ = loaded.word_vectors(['naïve'.encode(), b'objects'])
+        self.assertEqual(words, ['naïve', 'objects'])
         with self.assertRaisesRegex(TypeError, 'a list'):
             loaded.word_vectors('objects')
 
@@ -402,6 +404,8 @@ class EncodeTest(parameterized.TestCase):
             self.model.encode(['a'], pooling='median')
         with refused('layer_out_of_range', 3, '0 to 2'):
             self.model.encode(['a'], layers=3)
+        with refused('unknown_layers', 'all', '0 to 2', 'mix'):
+            self.model.encode(['a'], layers='all')
         ict = self.model.model.objectives['ict']
         with (
             mock.patch.object(type(ict.form), 'poolings', {}),
