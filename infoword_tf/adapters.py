@@ -68,7 +68,7 @@ class Part(NamedTuple):
     """Columns of a kernel with one adapter.
 
     Attributes:
-        name: as in WHERE.
+        name: one of the names in WHERE.
         begin, width: the first column, and how many.
         whole: whether they are all of the kernel.
     """
@@ -83,9 +83,9 @@ def parts_of(path: str, shapes: Mapping[str, Any], where: str) -> list[Part]:
     """Lists the parts of a kernel that have adapters; of other weights none.
 
     Args:
-        path: of the weight.
-        shapes: by path, of all weights of the encoder.
-        where: in WHERE.
+        path: path of the weight.
+        shapes: shapes of all weights of the encoder, by path.
+        where: key of WHERE.
     """
     if not (matched := _KERNEL.fullmatch(path)):
         return []
@@ -110,8 +110,8 @@ def narrowest(arguments: Mapping[str, Any], where: str) -> int:
     """Returns the shortest side of kernels with adapters; 0: no kernel has any.
 
     Args:
-        arguments: of the encoder.
-        where: in WHERE.
+        arguments: arguments of the encoder.
+        where: key of WHERE.
     """
     heads, width = arguments.get('heads'), arguments['width']
     if not heads:
@@ -132,7 +132,7 @@ def adapted(
 
     Args:
         kernel: W [D, F], of any type.
-        parts: with each, A [D, rank] and B [rank, F].
+        parts: parts of the kernel, each with A [D, rank] and B [rank, F].
         scale: s.
     """
     columns, rows = [], []
@@ -150,7 +150,7 @@ class Adapters:
 
     Attributes:
         scale: alpha / rank.
-        kernels: with each kernel, its parts with A [D, rank] and B [rank, F].
+        kernels: kernels, each with its parts, A [D, rank] and B [rank, F].
         weights: all A and B.
     """
 
@@ -252,9 +252,9 @@ def folded(
     """Returns the weights of a workdir of adapters as of a plain one, by path.
 
     Args:
-        config: of the workdir.
+        config: config of the workdir.
         base: weights of the base.
-        stored: of the workdir.
+        stored: weights of the workdir.
         where: the workdir, for people.
 
     Raises:

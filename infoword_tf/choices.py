@@ -37,7 +37,7 @@ class Flag(NamedTuple):
     Attributes:
         help: one sentence or two.
         choices: all values of a string, or of each one of a list.
-        at_least, at_most: of a number.
+        at_least, at_most: bounds of a number.
         shown: the default that --help shows, where the field's is None
             because other choices decide the value.
         repeated: whether the flag may stand several times, each time with one
@@ -135,8 +135,8 @@ def by_language(
     without a name, '', stands alone.
 
     Args:
-        names: for --heldout, the names of --corpus. Any other word before a =
-            that is no language belongs to the GLOB.
+        names: names of --corpus, where these are values of --heldout. Any other
+            word before a = that is no language belongs to the GLOB.
     """
     by_name: dict[str, str] = {}
     for value in values_of(values):
@@ -257,8 +257,8 @@ class ModelChoices(EncoderChoices):
     """Choices of the model and of the batches.
 
     Attributes:
-        settings: by flag, of rows ('ROW.NAME') and views ('VIEW.NAME'); in
-            `RunChoices` of adapters too.
+        settings: values by flag, of rows ('ROW.NAME') and views ('VIEW.NAME');
+            in `RunChoices` of adapters too.
     """
 
     objectives: str = flag(

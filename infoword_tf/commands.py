@@ -97,7 +97,7 @@ def start(
             as its result is exit status 1.
         words: names the arguments that are no flags, which `run` gets as a
             list; None: such arguments are refused.
-        stopped: for people, what is left after Ctrl-C.
+        stopped: description, for people, of what is left after Ctrl-C.
     """
     own_process()
     prefer_onednn()
@@ -455,8 +455,8 @@ def define(kind: type, values: flags.FlagValues) -> None:
     """Defines the flags of choices and of settings of rows and views.
 
     Args:
-        kind: of the choices. `kind.setting_flags()` gives the settings by flag;
-            without this method it is that of `objectives`.
+        kind: class of the choices. `kind.setting_flags()` gives the settings by
+            flag; without this method it is that of `objectives`.
         values: gets the flags.
     """
     defaults = {field.name: field.default for field in fields(kind)}

@@ -54,16 +54,17 @@ class Layout:
     or spelled as in the vocabulary.
 
     Attributes:
-        before, after: of a text, in order.
+        before, after: tokens around a text, in order.
         last_segment: segment of the last token; None: that of the text.
         first: whether `cls` pools the first state, or the last.
         padding: a token whose state is never the last one that is pooled: what
             a public folder pads with, also where a text ends with it; None:
             there is none.
         between: tokens between two texts.
-        second_segment: of the second text and of the tokens after it.
+        second_segment: segment of the second text and of the tokens after it.
         around_two: before and after two texts; None: as around one.
-        padding_side: where a public folder pads; here it is always the right.
+        padding_side: side on which a public folder pads; here it is always the
+            right.
     """
 
     before: tuple[str, ...]
@@ -153,11 +154,11 @@ class TeacherConfig:
 
     Attributes:
         name: its workdir.
-        digest: of its weights.
-        weights: how many numbers.
-        metric: of teacher and student on held-out examples; None: they were
-            not measured.
-        score: of the teacher by this metric.
+        digest: hash of its weights.
+        weights: number of its weights.
+        metric: measure of teacher and student on held-out examples; None: they
+            were not measured.
+        score: result of the teacher by this metric.
     """
 
     name: str
@@ -176,7 +177,7 @@ class AdapterConfig:
         kind: 'lora'.
         rank, alpha, where, frozen: settings, see adapters.py.
         base: the workdir that --init named, whose encoder they change.
-        digest: of its weights.
+        digest: hash of its weights.
     """
 
     kind: str
@@ -194,39 +195,40 @@ class Config:
 
     Attributes:
         encoder: g_omega.
-        rows: of the sum, by name in TABLE.
+        rows: rows of the sum, by name in TABLE.
         max_length: T of the longest training text, with special tokens: the
             limit of `encode` and of exports.
-        tokenizer: of the vocabulary in the same folder.
+        tokenizer: tokenizer of the vocabulary in the same folder.
         precision: a Keras dtype policy, never 'auto'.
         masking: a name in MASKINGS.
-        mask_share: of the tokens; None where nothing is masked.
+        mask_share: share of the tokens that is masked; None where nothing is
+            masked.
         memory_length: tokens of memory in training; None for an encoder
             without memory.
         layout: special tokens around one or two texts: a name in
             text.layout.LAYOUTS, or that of a public tokenizer.
-        pooling, similarity: how a text becomes a vector, and how two vectors
-            are compared.
+        pooling, similarity: form of a text's vector, and comparison of two
+            vectors.
         dense: layers over the vector, in order.
         dims: numbers of the vector that are used, the first ones; None: all.
         normalize: whether vectors have length 1.
-        prompts: by name, the prefix of a text: 'query: '.
+        prompts: prefixes of a text by name: 'query: '.
         prompt: name of the default prompt; None: no prefix.
-        critics: by name in critics.CRITICS, fields of the `HeadConfig` of each
-            that the model has, None where it needs no head; the first one
-            compares texts by default.
+        critics: fields of the `HeadConfig` of each critic that the model has,
+            by name in critics.CRITICS, None where it needs no head; the first
+            one compares texts by default.
         query_length, passage_length: tokens of a text of that role at most;
             None: `max_length`.
         labels: names of the classes of the row `label`.
-        null_threshold: of the row `span`, nats by which "no answer" has to
-            score more than the best one.
-        task: of labelled examples; None: the model saw none.
-        teacher: of a student; None: the model is none.
-        adapter: of a workdir of adapters; None: all weights are there.
+        null_threshold: nats by which "no answer" of the row `span` has to score
+            more than the best one.
+        task: task of labelled examples; None: the model saw none.
+        teacher: teacher of a student; None: the model is none.
+        adapter: adapter of a workdir of adapters; None: all weights are there.
         vocabulary: digest of the tokenizer's file; None: not recorded.
-        replicas: of the run.
-        run: by flag, values that decide the weights; compared on resume.
-        version: of this format.
+        replicas: number of replicas of the run.
+        run: values by flag that decide the weights; compared on resume.
+        version: number of this format.
     """
 
     encoder: EncoderConfig

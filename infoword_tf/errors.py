@@ -11,7 +11,7 @@ class _Refusal(Exception):
     """An error with an id.
 
     Attributes:
-        id: in snake_case, of two to five words.
+        id: name in snake_case, of two to five words.
     """
 
     # Without these Keras and AutoGraph make another error of one that is raised

@@ -93,7 +93,7 @@ class Tokenizer(_StringLayer):
     Attributes:
         sequence_length: T.
         prompt: name of the text before each text, see `from_preset`.
-        tokenizer: from strings to ids.
+        tokenizer: tokenizer that makes ids of strings.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Tokenizer(_StringLayer):
                 and padded; None: that of the model's training.
             prompt: name of a text before each text, such as 'query'; None: the
                 config's default, '': nothing. Pairs have no prompt.
-            **kwargs: of `keras.layers.Layer`.
+            **kwargs: arguments of `keras.layers.Layer`.
 
         Raises:
             FileNotFoundError: the folder is no model.
@@ -365,7 +365,7 @@ class _Preset(_Either):
                 sentence-transformers.
             pooling: name in `layers.pooling.POOLINGS`, whose result is then the
                 vector, without the config's dense layers and normalization;
-                None: as in the config.
+                None: that of the config.
             dropout: share; None: that of the model's training.
             dtype: float32 or mixed_bfloat16; None: Keras' policy.
             **kwargs: `seed` of dropout (None: from Keras',

@@ -76,8 +76,9 @@ class Pass(NamedTuple):
 
     Attributes:
         encoder: name of the encoder.
-        number: from 0; the passes of an encoder differ by dropout alone.
-        reads: by row, what is read of the states.
+        number: place among the passes of the encoder, which differ by dropout
+            alone, from 0 on.
+        reads: parts of the states that are read, by row.
         key: [2] uint32 of dropout; None: nothing is dropped.
     """
 
@@ -92,17 +93,18 @@ class Model:
 
     Attributes:
         config: content of a workdir's `config.json`.
-        encoders: by name; 'encoder' is the one that is trained and exported.
-        auxiliaries: by name, what the other encoders are.
-        auxiliary_rows: by auxiliary encoder that begins with a workdir, the
-            objectives of that workdir.
-        objectives: by row, the objective layer.
-        weights: by row, its factor in the sum.
-        reads: by row and view, what the row reads of the view.
-        heldout_candidates: by row, M of held-out text, see `Row`.
+        encoders: encoders by name; 'encoder' is the one that is trained and
+            exported.
+        auxiliaries: descriptions of the other encoders, by name.
+        auxiliary_rows: objectives of the workdir that an auxiliary encoder
+            begins with, by its name.
+        objectives: objective layers by row.
+        weights: factors in the sum, by row.
+        reads: parts of a view that a row reads, by row and view.
+        heldout_candidates: M of held-out text, by row, see `Row`.
         dense: layers over the vector of a text.
-        critics: by name, heads of critics.
-        adapters: of the encoder, whose weights stay then; None: none.
+        critics: heads of critics, by name.
+        adapters: adapters of the encoder, whose weights stay then; None: none.
     """
 
     def __init__(
@@ -117,10 +119,11 @@ class Model:
         """Builds the model and draws the weights.
 
         Args:
-            seed: of the initial weights, which are the same on each backend;
-                None: the caller sets the weights.
+            seed: seed of the initial weights, which are the same on each
+                backend; None: the caller sets the weights.
             auxiliaries: whether encoders that only training needs are built.
-            deviation: of the initial weights; None: that of `initialise`.
+            deviation: deviation of the initial weights; None: that of
+                `initialise`.
             encoded: whether encoders have weights; without them only heads
                 can be looked at.
 
@@ -615,8 +618,8 @@ class Model:
         """Returns the batch of every row before anything is encoded.
 
         Args:
-            views, statistics, key, replicas, state: see `outcomes`.
-            limits: of held-out text, by row, see `Batch.limit`.
+            views, statistics, key, replicas, state: arguments of `outcomes`.
+            limits: limits of held-out text by row, see `Batch.limit`.
         """
         replicas, state = replicas or Replicas(), state or {}
         common = dropout.new_key(HELDOUT_KEY) if key is None else key
@@ -692,9 +695,9 @@ class Model:
             views: this replica's sequences of the global batch.
             key: [2] uint32 of the step, the same on all replicas; None: no
                 dropout, and plain operations.
-            candidates: by row, those of held-out text; the other rows take
+            candidates: candidates of held-out text, by row; the other rows take
                 the batch's.
-            state: of the step before, with the names of `empty_state`.
+            state: state of the step before, with the names of `empty_state`.
             rows: that are scored; None: all.
 
         Returns:

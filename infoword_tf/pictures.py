@@ -99,10 +99,10 @@ def picture(
 
     Args:
         title: name of the view.
-        view, causal: as of `seen`.
-        rows: by row, what it reads of the view.
+        view, causal: arguments of `seen`.
+        rows: parts of the view that each row reads, by row.
         words: [V] the vocabulary.
-        specials: of it.
+        specials: special tokens of the vocabulary.
         memory: [n] ids of the tokens before the text.
     """
     ids = first(view.ids)
@@ -176,10 +176,10 @@ def _queries(
     """Names the positions that look, and marks each one in the mask.
 
     Args:
-        view: as of `seen`.
-        tokens: of the text.
-        numbers: by place, the turn of a token that is asked for in an order.
-        targets_at: by place, the target.
+        view: view as of `seen`.
+        tokens: tokens of the text.
+        numbers: turns of the tokens that are asked for in an order, by place.
+        targets_at: targets by place.
         mask: [queries, memory + text] int, written to.
     """
     count = len(tokens)
@@ -208,7 +208,7 @@ def draw(
     """Draws pictures side by side into a PNG.
 
     Args:
-        path: of the PNG.
+        path: name of the PNG.
         rows: a sentence about each row, above everything.
         pictures: one a panel.
 

@@ -42,11 +42,11 @@ class ViewPlan(NamedTuple):
     """Recipe of a view of the run.
 
     Attributes:
-        spec: of the view's family.
-        rows: by row, what the row reads of the view.
+        spec: description of the view's family.
+        rows: parts of the view that a row reads, by row.
         source_spec: the text that the view is made from.
-        draw: what is sampled in that text; None: nothing.
-        settings: of the view.
+        draw: description of what is sampled in that text; None: nothing.
+        settings: settings of the view.
     """
 
     spec: ViewSpec
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
     """Recipe of the batches of a run.
 
     Attributes:
-        views: by name.
+        views: views by name.
         masking: name in views.masking.MASKINGS; None: nothing is masked.
         mask_share: masked share of the tokens; None: nothing is masked.
     """

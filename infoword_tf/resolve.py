@@ -51,8 +51,8 @@ class ResolvedText(NamedTuple):
     """Decisions that need no --init.
 
     Attributes:
-        rows: by name, weight and every setting.
-        plan: how batches are made.
+        rows: weight and every setting of a row, by name.
+        plan: recipe of the batches.
         auxiliaries: the auxiliary encoders of the rows, by name.
     """
 
@@ -66,13 +66,13 @@ class Resolved:
     """Decisions that need neither the text nor the machine.
 
     Attributes:
-        rows: by name, weight and every setting.
-        plan: how batches are made.
+        rows: weight and every setting of a row, by name.
+        plan: recipe of the batches.
         auxiliaries: the auxiliary encoders of the rows, by name.
         encoder: without --init its `vocab_size` is 0 until `config`.
         memory_length: None for an encoder without memory.
         max_length: T, the limit of texts once the workdir is loaded.
-        vector: how a text becomes a vector.
+        vector: form of a text's vector.
         vector_fields: further fields of the config that concern the vector,
             some of them as --init has them.
         adapter: the base unknown; None: all weights of the encoder learn.
@@ -100,9 +100,9 @@ class Resolved:
 
         Args:
             vocab_size: V.
-            tokenizer: of the text.
+            tokenizer: tokenizer of the text.
             precision: a Keras dtype policy.
-            replicas: of the run.
+            replicas: number of replicas of the run.
             run: the record of the run (training/record.py).
         """
         return Config(
@@ -131,7 +131,7 @@ def resolve(choices: ModelChoices, started: Config | None = None) -> Resolved:
     """Decides a run, before the text and the machine are known.
 
     Args:
-        choices: of the run.
+        choices: choices of the run.
         started: config of the workdir that --init names.
 
     Raises:
@@ -735,8 +735,8 @@ def _vector_fields(
     """Returns fields of the config: layers over vectors, critics, prompts.
 
     Args:
-        vector: of the rows.
-        sides: of `_sides`.
+        vector: vector of the rows.
+        sides: result of `_sides`.
         width: D.
         started: config of --init.
     """

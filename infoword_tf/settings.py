@@ -28,9 +28,9 @@ class Setting:
         free: whether an encoder's argument may differ from the value that the
             weights were trained with.
         needs: (another setting, its value), else the setting does nothing.
-        encoder: by value, the encoder's arguments that the value fixes.
-        decided_by: what decides the setting instead of a flag: other flags of
-            a command, or the data.
+        encoder: arguments of the encoder that a value fixes, by value.
+        decided_by: name of what decides the setting instead of a flag: other
+            flags of a command, or the data.
         kind: the type, where the default is None.
         model: whether the value names a workdir, as `choices.Flag`.
         defaults: another setting, and by its value the default where that is
@@ -95,7 +95,7 @@ class Configurable:
             temperature: float = setting(0.05, 'What a cosine is divided by.')
 
     Attributes:
-        settings: by name, those of the class and of the classes above it.
+        settings: settings of the class and of the classes above it, by name.
     """
 
     settings: ClassVar[dict[str, Setting]] = {}

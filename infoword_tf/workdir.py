@@ -32,11 +32,11 @@ class Workdir:
     """Workdir in memory.
 
     Attributes:
-        model, encoder: with trained weights.
+        model, encoder: model and encoder with trained weights.
         tokenizer: strings to ids.
         config: content of `config.json`.
         unigram: [V] int64, token counts of the training text, or None.
-        missing: by row of the config that is not in the model, why.
+        missing: reasons, by row of the config that is not in the model.
         layout, template: special tokens around texts; the same in ids.
         before, between, after: these ids.
         free_length: tokens of a text that fit between them.
@@ -76,8 +76,8 @@ class Workdir:
 
         Args:
             precision: dtype policy, whatever that of training was.
-            arguments: of the encoder that decide no weights, in place of those
-                of training.
+            arguments: arguments of the encoder that decide no weights, in place
+                of those of training.
 
         Raises:
             FileNotFoundError: it is no finished workdir.

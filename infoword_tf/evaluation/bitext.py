@@ -131,8 +131,8 @@ def read(folder: pathlib.Path, languages: Sequence[str] = ()) -> list[Bitext]:
     or of XTREME, de-en.de and de-en.en; all may be compressed.
 
     Args:
-        folder: with these files; others are ignored.
-        languages: to read; none: all.
+        folder: folder with these files; others are ignored.
+        languages: languages that are read; none: all.
 
     Raises:
         FileNotFoundError: there is no such folder, or a file without its other
@@ -359,9 +359,9 @@ def measure_both(
     """Measures both directions of a language, and means of the two.
 
     Args:
-        language: with the sentences.
+        language: sentences of a language.
         foreign, english: vectors, [S, D] and [s, D].
-        score, neighbours: as of `translations`.
+        score, neighbours: settings of `translations`.
 
     Raises:
         ValueError: a vector holds NaN or infinity.

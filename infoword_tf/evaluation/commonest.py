@@ -37,7 +37,7 @@ class Commonest(NamedTuple):
     """Score of an answer that reads nothing.
 
     Attributes:
-        answer: what it is, for people.
+        answer: name of the answer, for people.
         score: on the held-out examples.
         error: standard error of the score.
     """
@@ -55,7 +55,7 @@ def of_targets(
     Args:
         metric: one of those above.
         targets: [n] classes, or [n, C] 0 and 1 of several labels, or numbers.
-        names: of the C labels.
+        names: names of the C labels.
     """
     count = len(targets)
     if metric in CORRELATIONS:
@@ -94,7 +94,7 @@ def _f1(answer: str, right: np.ndarray, total: np.ndarray) -> Commonest:
     """Averages F1 over columns: 2 right / total, of sums over examples.
 
     Args:
-        answer: for people.
+        answer: name of the answer, for people.
         right: [n, C], right answers to an example.
         total: [n, C], its answers and its true labels.
     """
@@ -115,10 +115,10 @@ def complaint(
     """Compares a score with that of the commonest answer, and advises.
 
     Args:
-        metric: for people.
-        score: of the model.
-        commonest: of the same examples and metric.
-        steps, learning_rate: of the run.
+        metric: name of the measure, for people.
+        score: result of the model.
+        commonest: result of the commonest answer to the same examples.
+        steps, learning_rate: length and rate of the run.
         usual: steps that the defaults would have made.
 
     Returns:

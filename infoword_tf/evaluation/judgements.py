@@ -27,7 +27,7 @@ class Judgements(NamedTuple):
 
     Attributes:
         spec: 'SCHEME:PATH'.
-        name: of the measure in records; higher is better.
+        name: name of the measure in records; higher is better.
         judged: scored pairs, a retrieval task, or the languages of a folder.
         fingerprint: changes when the files do.
     """

@@ -35,8 +35,8 @@ def vectors_of(
     Args:
         init: a workdir; None with `model`.
         model: the folder of an export's version.
-        dims: how many of the first numbers of a vector are used; None: all.
-        pooling: as in `Loaded.encode`; of a workdir.
+        dims: number of the first numbers of a vector that are used; None: all.
+        pooling: pooling of `Loaded.encode`; only for a workdir.
         layer: the layer that is pooled, 0 the embeddings, without dense layers
             after pooling; None: as config.json says. Of a workdir.
 

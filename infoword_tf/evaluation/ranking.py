@@ -126,12 +126,13 @@ def search(
 
     Args:
         queries: Q texts of a critic, see critics/texts.py.
-        blocks: of (numbers [C], C texts of the same critic), held one at a
+        blocks: pairs (numbers [C], C texts of the same critic), held one at a
             time.
         top_k: k.
-        similarity: of vectors: `cosine` or `dot`. The cosine with a vector of
-            zeros is 0.
-        seconds: of each of the first queries; what it takes alone is added.
+        similarity: comparison of vectors: `cosine` or `dot`. The cosine with a
+            vector of zeros is 0.
+        seconds: time of each of the first queries; what a query takes alone is
+            added.
 
     Returns:
         See `Best.sorted`.
@@ -192,7 +193,7 @@ def comparer(texts: Texts) -> Callable[[Texts], np.ndarray]:
     differently, so it has one column for each distinct text.
 
     Args:
-        texts: as of `prepared`, like the queries.
+        texts: texts as of `prepared`, like the queries.
     """
     if hasattr(texts, 'indptr'):
         inverted = texts.T.tocsr()  # a list of texts for each token
@@ -234,7 +235,7 @@ def scan(
 
     Args:
         queries: Q.
-        blocks: of (numbers [C], function: slice of queries -> scores
+        blocks: pairs (numbers [C], function: slice of queries -> scores
             [queries, C] float32), held one at a time.
         top_k: k.
 
@@ -291,10 +292,10 @@ def merge(
     lowest of them.
 
     Args:
-        rankings: of each search, as of `Best.sorted`, MERGED or more. A score
-            without a document counts in mean and deviation.
+        rankings: results of each search, as of `Best.sorted`, MERGED or more. A
+            score without a document counts in mean and deviation.
         top_k: k.
-        weights: of each search in the sum; None: 1.
+        weights: weight of each search in the sum; None: 1.
 
     Returns:
         Scores and numbers of the sums, as of `Best.sorted`.
@@ -334,9 +335,10 @@ def hybrid(
     words that finds fewer documents than that by vectors gets as many scores.
 
     Args:
-        vectors, words: of each search, with as many columns, see `merge`.
+        vectors, words: results of each search, with as many columns, see
+            `merge`.
         top_k: k.
-        share: of words; at 0.5 each search has the weight 1.
+        share: weight of words; at 0.5 each search has the weight 1.
     """
     scores, numbers = words
     lacking = (numbers < 0) & (vectors[1] >= 0)
@@ -365,9 +367,9 @@ def evaluate(
     document has grade 0), counts as 0.
 
     Args:
-        rankings: for each query its documents, the best first.
-        relevance: for each query document -> grade. Relevant is a grade of 1
-            or more; documents that were not judged have grade 0.
+        rankings: documents of each query, the best first.
+        relevance: document -> grade of each query. Relevant is a grade of 1 or
+            more; documents that were not judged have grade 0.
 
     Returns:
         MEASURES, in shares of 1, rounded to 5 places as BEIR does.

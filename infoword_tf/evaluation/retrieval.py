@@ -25,20 +25,20 @@ class RetrievalTask(NamedTuple):
     """Queries, documents and judgements; documents are numbered by id.
 
     Attributes:
-        name: for people.
+        name: name of the task, for people.
         size: number of documents.
         documents: begins a new pass over (number, text).
         queries: texts.
-        relevance: for each query, document -> grade. Numbers from `size` on are
+        relevance: document -> grade of each query. Numbers from `size` on are
             judged documents that the corpus lacks: no search finds them.
-        same_id: for each query the document of the same id, which is not among
-            its results, or -1.
-        query_ids: of the queries in files.
-        document_ids: of the documents in files, by number, also of judged
+        same_id: document of the same id as each query, which is not among its
+            results, or -1.
+        query_ids: ids of the queries in files.
+        document_ids: ids of the documents in files, by number, also of judged
             documents that the corpus lacks.
         fingerprint: changes when the documents or their order may have.
-        copies: by the first document of a text, in the order of `documents`,
-            all others of the same text.
+        copies: all other documents of the same text, by the first one in the
+            order of `documents`.
     """
 
     name: str
@@ -161,8 +161,8 @@ def beir_task(
     ArguAna) count as not found, like in trec_eval.
 
     Args:
-        folder: of the task.
-        split: of the judgements.
+        folder: folder of the task.
+        split: name of the judgements.
         queries: a file like queries.jsonl with other texts of the same ids,
             for example translations; None: queries.jsonl.
 

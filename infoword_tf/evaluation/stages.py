@@ -39,7 +39,7 @@ class Costs:
     """Time and bytes that a search takes.
 
     Attributes:
-        seconds: of each of the first queries, alone.
+        seconds: time of each of the first queries, alone.
     """
 
     def __init__(self, queries: int):
@@ -99,9 +99,9 @@ def by_pairs(
 
     Args:
         task: queries and documents.
-        rate: of pairs.
-        candidates: as of `ranking.rescore`; their texts are held.
-        label: of the progress bar.
+        rate: function of pairs.
+        candidates: candidates as of `ranking.rescore`; their texts are held.
+        label: label of the progress bar.
         costs: gets the time of single queries.
     """
     numbers = set(candidates.ravel().tolist())
@@ -136,7 +136,7 @@ def by_vectors(
     Args:
         task, encode: queries and documents, and the encoder of both.
         similarity: `cosine` or `dot`.
-        label: of the progress bar.
+        label: label of the progress bar.
         store: has the first documents, and gets others.
         chosen: candidates, as of `ranking.rescore`, which alone are compared,
             and encoded where nothing is stored; None: all.

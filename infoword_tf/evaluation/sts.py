@@ -47,7 +47,7 @@ class ScoredPairs(NamedTuple):
     Attributes:
         first, second: n sentences each.
         scores: [n] float64, 0 (nothing in common) to 5 (the same).
-        parts: of a folder, numbers of pairs by name, in order.
+        parts: numbers of pairs of a folder's parts, by name, in order.
     """
 
     first: list[str]

@@ -31,7 +31,7 @@ class VectorFile:
     was stopped goes on after the last whole block.
 
     Attributes:
-        path: of the file, which does not exist while n is 0.
+        path: name of the file, which does not exist while n is 0.
         rows: n.
     """
 
@@ -84,7 +84,7 @@ class TokenFile:
     how many tokens a text has, which is written last.
 
     Attributes:
-        path: of the numbers.
+        path: file of the numbers.
     """
 
     def __init__(self, path: pathlib.Path):
@@ -131,7 +131,7 @@ class EncodedTexts:
     """Texts of a folder that are encoded once: texts.jsonl and vectors.npy.
 
     Attributes:
-        texts: in the order of their vectors.
+        texts: strings in the order of their vectors.
     """
 
     def __init__(self, folder: pathlib.Path, critic: str):

@@ -84,7 +84,7 @@ def spans_after(
         starts: [G, P] int32, first places.
         first: [G, P] float32, their scores; NEVER: no place.
         last: [G, J, P] float32, scores of last places after each.
-        most, sizes, longest, count: as in `spans`.
+        most, sizes, longest, count: arguments of `spans`.
     """
     # What is no first place has no score, wherever it points.
     starts = tf.clip_by_value(starts, 0, tf.shape(last)[1] - 1)
@@ -146,7 +146,7 @@ def answers(
         scores: [G, S] float32.
         begins, ends: [G, S] int32, bytes of the context.
         count: A.
-        among: how many of the best spans of a question become answers.
+        among: number of the best spans of a question that become answers.
     """
     question = tf.repeat(questions, tf.shape(scores)[1])
     scores, begins, ends = (tf.reshape(x, [-1]) for x in (scores, begins, ends))

@@ -31,10 +31,10 @@ class Tokenized(NamedTuple):
     """Texts as ids, with special tokens, truncated at a length.
 
     Attributes:
-        ids: of the m distinct texts, flat int32.
+        ids: tokens of the m distinct texts, flat int32.
         lengths: [m] int64.
         indices: [n] int64, the distinct text that each text equals.
-        cut: how many of the n texts were truncated.
+        cut: number of the n texts that were truncated.
     """
 
     ids: np.ndarray
@@ -47,7 +47,7 @@ class BatchPredictor(Predictor):
     """Answers for texts, which are computed in batches of like length.
 
     Attributes:
-        cut: how many texts the last call truncated.
+        cut: number of texts that the last call truncated.
     """
 
     cut = 0
@@ -88,7 +88,7 @@ class BatchPredictor(Predictor):
         as the encoder.
 
         Args:
-            answer: of tokens [B, None], without special ones.
+            answer: function of tokens [B, None], without special ones.
             max_length: T.
         """
         template = self.workdir.template
@@ -118,7 +118,7 @@ class BatchPredictor(Predictor):
         Args:
             answer: called in threads with the numbers [S] of the texts of a
                 batch, ids [S, T] and lengths [S].
-            tokens: of a batch, about.
+            tokens: size of a batch in tokens, about.
             progress: shows a bar for more than one batch.
             most: S at most; None: any number.
         """
@@ -156,7 +156,7 @@ class RolePredictor(BatchPredictor):
     """Answers of any number of entries, for texts of a role.
 
     Attributes:
-        head: of the model; ValueError: it has none.
+        head: head of the model; ValueError: it has none.
     """
 
     head: Any
@@ -167,8 +167,9 @@ class RolePredictor(BatchPredictor):
         """Computes the entries of texts; graph or eager, any shape.
 
         Args:
-            ids, lengths: as in `States.__call__`, as of `States.format_role`.
-            role: in config.ROLES.
+            ids, lengths: inputs of `States.__call__`, made by
+                `States.format_role`.
+            role: one of config.ROLES.
 
         Returns:
             [B, t, F] float32.

@@ -40,7 +40,7 @@ class Blanks(Predictor):
         """Computes log p of every token at places of [MASK]; graph or eager.
 
         Args:
-            ids, lengths: as in `States.__call__`.
+            ids, lengths: inputs of `States.__call__`.
             places: [B, P] int32.
 
         Returns:
@@ -69,7 +69,7 @@ class Blanks(Predictor):
         """Fills in the blanks of a text.
 
         Args:
-            text: with [MASK] where a token is wanted.
+            text: string with [MASK] where a token is wanted.
 
         Returns:
             For each [MASK] the best tokens with their log-probabilities

@@ -35,7 +35,7 @@ class Classes(Predictor):
         """Computes scores of classes over pooled states; graph or eager.
 
         Args:
-            ids, lengths, second: as in `States.__call__`.
+            ids, lengths, second: inputs of `States.__call__`.
             row: that answers classes, or a number, which is one class then;
                 None: the first that answers classes.
 
@@ -69,8 +69,8 @@ class Classes(Predictor):
         Args:
             texts, pairs: [B] string. Of a model that reads two texts in both
                 orders the sum of both.
-            row: as in `class_scores`.
-            compute: from ids, lengths and second to scores; None:
+            row: row of `class_scores`.
+            compute: function from ids, lengths and second to scores; None:
                 `class_scores` of all at once.
         """
         if compute is None:

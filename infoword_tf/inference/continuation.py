@@ -76,7 +76,7 @@ class Continuation(Predictor):
         """Predicts the token after a text.
 
         Args:
-            text: of one that is too long the end is read.
+            text: string; where it is too long, its end is read.
 
         Returns:
             The best tokens with their log-probabilities (nats), best first;
@@ -124,7 +124,7 @@ def choose(
         log_p: [V] log-probabilities, nats.
         number: decides; uniform numbers draw tokens by their probability.
         temperature: divides `log_p`; 0: the likeliest token.
-        top_p: as in `likeliest`, after the temperature.
+        top_p: share of `likeliest`, after the temperature.
     """
     if not temperature:
         return int(np.argmax(log_p))
@@ -148,8 +148,8 @@ def generate(
 
     Args:
         ids: tokens of the text so far, without special tokens.
-        count: how many more, at most.
-        temperature, top_p: as in `choose`.
+        count: number of further tokens, at most.
+        temperature, top_p: settings of `choose`.
         seed: the same seed draws the same tokens.
     """
     tokenizer = continuation.workdir.tokenizer

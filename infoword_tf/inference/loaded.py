@@ -74,8 +74,8 @@ class Loaded:
         states: ids to states, which all answers are computed from.
         vectors, blanks, continuation, classes, cross, reader, tagger: the
             answers.
-        by_critic: by name, the answers of critics that encode texts of a role,
-            which are attributes, too: `late`, `lexical`.
+        by_critic: answers of critics that encode texts of a role, by name; they
+            are attributes, too: `late`, `lexical`.
     """
 
     def __init__(self, workdir: Workdir):

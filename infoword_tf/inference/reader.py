@@ -53,7 +53,7 @@ class Answer(NamedTuple):
     """One of the answers to a question.
 
     Attributes:
-        text: as the context has it; '': no answer.
+        text: words of the context; '': no answer.
         probability: among the best answers of the question.
         score: nats.
         begin, end: bytes of the context; -1: no answer.
@@ -70,10 +70,10 @@ class Reply(NamedTuple):
     """The reply to a question.
 
     Attributes:
-        text, begin, end: of the best answer; '' and -1 for no answer.
+        text, begin, end: best answer and its place; '' and -1 for no answer.
         best: the best answers, best first.
-        null_odds: how much more "no answer" scores than the best one, nats;
-            None of a model to which every question has an answer.
+        null_odds: nats by which "no answer" scores more than the best one;
+            None: every question has an answer for this model.
     """
 
     text: str

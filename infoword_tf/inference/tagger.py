@@ -56,7 +56,7 @@ class Span(NamedTuple):
     """Words of a text with one label.
 
     Attributes:
-        text: as the text has it.
+        text: part of the text that the span covers.
         label: the type of span, such as PER.
         score: mean probability of the words' labels.
         begin, end: bytes of the text.
@@ -132,8 +132,8 @@ class Tagger(Predictor):
         """Decides on the labels of words; graph or eager.
 
         Args:
-            windows: of the texts.
-            scores: of `token_scores`, of all windows.
+            windows: windows over the texts.
+            scores: result of `token_scores` for all windows.
 
         Returns:
             [Q] int32 numbers of labels, and [Q] float32 how likely they are.
@@ -169,8 +169,8 @@ class Tagger(Predictor):
 
         Args:
             texts: [B] string.
-            windows: of the texts.
-            chosen, shares: as `labels` returns them.
+            windows: windows over the texts.
+            chosen, shares: results of `labels`.
 
         Returns:
             'texts', 'labels' [B, E] string, 'scores' [B, E] float32, 'begins'
@@ -329,11 +329,12 @@ def windows_of(
 
     Args:
         texts: [B] string.
-        template: of the model's inputs.
+        template: format of the model's inputs.
         max_length: T.
         context: tokens that a word has on either side, if the text has them;
             a quarter of a window at most.
-        which: of `objectives.tag.TOKENS`, the tokens that are labelled.
+        which: choice of the tokens that are labelled, in
+            `objectives.tag.TOKENS`.
     """
     tokenizer, limit = template.tokenizer, template.free_length(max_length)
     tokens, starts, ends = characters.read(tokenizer, texts)
@@ -434,7 +435,7 @@ def first_tokens(
 
     Args:
         starts: [B, tokens], the first byte of each token.
-        bounds: of the words of each text, as of `join_words`.
+        bounds: bounds of the words of each text, from `join_words`.
 
     Returns:
         [words of all texts] int64, numbers of tokens among those of all texts;

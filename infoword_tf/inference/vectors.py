@@ -63,7 +63,7 @@ class Vectors(BatchPredictor):
         """Computes one vector for each sequence; graph or eager, any shape.
 
         Args:
-            ids, lengths, layers, segment_ids, key: as in `States.__call__`.
+            ids, lengths, layers, segment_ids, key: inputs of `States.__call__`.
             pooling: 'cls', 'last', 'mean', 'max', 'by_position' (the mean with
                 weights 1, 2, 3, ...), 'weighted' (weights that a row has
                 learned), 'first_last' (the mean over layers 1 and L), 'mix'
@@ -320,14 +320,14 @@ class Vectors(BatchPredictor):
             batch_size: texts of `max_length` in a batch, which holds as many
                 tokens of shorter ones. Few, so that states stay in the caches
                 of a processor.
-            pooling, layers: as in `embed`; one layer may be a number.
-            normalize: to length 1.
+            pooling, layers: settings of `embed`; one layer may be a number.
+            normalize: whether vectors are scaled to length 1.
             progress: shows a bar for more than one batch.
             prompt: name of the prompt before each text, as 'query'; None: the
                 config's, '': none.
-            dims: how many first numbers of a vector to return (of length 1
-                where vectors are), as models trained with `--simcse.dims`
-                allow.
+            dims: number of the first numbers of a vector that are returned (of
+                length 1 where vectors are), as models trained with
+                `--simcse.dims` allow.
 
         Returns:
             float32 [n, `width`], or [n, dims].

@@ -56,9 +56,9 @@ class Checked(NamedTuple):
     """Choices that go together, and the decisions that follow.
 
     Attributes:
-        choices: with workdirs in place of public folders.
+        choices: choices of the run, with workdirs in place of public folders.
         resolved: decisions that need no text.
-        texts: by language, the opened corpora; None: `open_data` opens them.
+        texts: opened corpora, by language; None: `open_data` opens them.
         judged: content of --best or --measure; None: neither names files.
     """
 
@@ -102,7 +102,7 @@ def check_and_run(
         choices: all of them.
         chosen: the explicit ones by name, for people.
         labelled: examples that the rows read.
-        resolved: what the choices decide, where that is known.
+        resolved: decisions, where they are known.
 
     Returns:
         What metrics.json holds.

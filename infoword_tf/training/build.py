@@ -130,7 +130,7 @@ class BuildCache:
 
     Attributes:
         strategy: None before the first run.
-        builds: by `shape_of`.
+        builds: one of each shape, by `shape_of`.
     """
 
     strategy: tf.distribute.Strategy | None = None
@@ -154,15 +154,16 @@ class LabelledData(NamedTuple):
     Attributes:
         train, heldout: labelled examples.
         fingerprint: changes when the examples do.
-        goal: what chooses the weights that are exported.
-        measures: by row, the function of the predictions for all held-out
-            examples that gives the metrics of the task.
+        goal: criterion of the weights that are exported.
+        measures: functions of the predictions for all held-out examples that
+            give the metrics of the task, by row.
         config_fields: fields of the config that serving needs, such as the
             names of classes.
         started: the workdir of --init, where it is in memory.
         shared: builds of other runs on the same examples.
-        source: where `started` comes from, for people; '': from --init.
-        record: by flag, what else the task decides of the weights.
+        source: name of where `started` comes from, for people; '': it is
+            --init.
+        record: further decisions of the task about the weights, by flag.
     """
 
     train: Examples

@@ -32,7 +32,7 @@ class Pace(NamedTuple):
     """Intervals of a run, in updates.
 
     Attributes:
-        steps: of the run.
+        steps: updates of the run.
         log: between logging steps.
         evaluate, save: between held-out values and checkpoints; multiples of
             `log`.
@@ -48,7 +48,7 @@ class Goal(NamedTuple):
     """Criterion that selects the exported weights.
 
     Attributes:
-        name: of a held-out value, 'heldout/ROW/NAME' or LOSS, or of an
+        name: name of a held-out value, 'heldout/ROW/NAME' or LOSS, or of an
             evaluator's measure.
         patience: evaluations without a better value after which a run ends;
             None: it never ends early.

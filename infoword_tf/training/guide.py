@@ -32,9 +32,9 @@ class Guide:
 
     Attributes:
         folder: the workdir.
-        digest: of its weights.
+        digest: hash of its weights.
         what, dtype: its numbers, in words and on disk.
-        ignored: of the config, what does not change them.
+        ignored: fields of the config that do not change its numbers.
     """
 
     what = 'vectors'

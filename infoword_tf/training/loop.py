@@ -111,8 +111,8 @@ class Trainer(orbit.StandardTrainer):
         up to a minute before the iterator can end.
 
         Args:
-            dataset: of global batches, flat views.
-            statistics: of the training text.
+            dataset: global batches, as flat views.
+            statistics: counts of the training text.
             state: None: empty.
             microbatch: sequences of the global batch that are encoded at a
                 time; None: all.

@@ -32,9 +32,10 @@ class MicrobatchStep:
     """Step over a batch that is encoded in microbatches.
 
     Attributes:
-        model, views, statistics, key, replicas, state: see `Model.outcomes`.
+        model, views, statistics, key, replicas, state: arguments of
+            `Model.outcomes`.
         size: n, at most.
-        batches: by row, the whole batch before it is encoded.
+        batches: whole batches before they are encoded, by row.
         comparing: rows that are scored over the whole batch.
         separable: rows that are scored microbatch by microbatch.
     """

@@ -29,12 +29,12 @@ class Preset(NamedTuple):
     """Settings of an optimizer, other than the learning rate.
 
     Attributes:
-        beta_1, beta_2: of the averages of gradients and of their squares;
+        beta_1, beta_2: decay of the averages of gradients and of their squares;
             beta_2 None: Adagrad, which sums squares, from 1 on, and does not
             average gradients.
         epsilon: added to the root of the average of squares.
         corrected: whether both averages are corrected for their start at 0.
-        weight_decay: of a step, as a share of the learning rate.
+        weight_decay: decay of a step, as a share of the learning rate.
         decaying: endings of the paths of weights that decay.
         decay_corrected: whether decay uses the corrected learning rate.
         clip_norm: largest common norm of all gradients, which are scaled
@@ -227,7 +227,7 @@ class AdamW:
         """Creates the moments, under the strategy's scope.
 
         Args:
-            shares: by path, factors of the learning rate; 1 where missing.
+            shares: factors of the learning rate, by path; 1 where missing.
             no_decay: paths of weights that do not decay, whatever the rules.
         """
         self.rules, self.shares, self.no_decay = rules, shares, no_decay
@@ -270,8 +270,8 @@ class AdamW:
         """Clips the gradients, and updates all variables of a replica.
 
         Args:
-            gradients: in the order of the variables, summed over replicas,
-                each converted by `gradient`.
+            gradients: one gradient a variable, in their order, summed over
+                replicas and converted by `gradient`.
             allowed: bool []; False leaves everything as it is.
 
         Returns:
@@ -316,10 +316,10 @@ class AdamW:
         """Updates all variables of a replica.
 
         Args:
-            gradients: in the order of the variables.
+            gradients: one gradient a variable, in their order.
             scale: float32 [], factor of the gradients.
             learning_rate: float32 [].
-            powers: of the betas, for the correction of the moments.
+            powers: powers of the betas, for the correction of the moments.
             decay: share of a weight that decays, in units of the rate.
             step: int64 [], updates before.
         """

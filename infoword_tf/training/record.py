@@ -55,7 +55,7 @@ def known_by(folder: str, digest: str | None = None) -> str:
 
     Args:
         folder: the workdir.
-        digest: of the weights; None: computed from the file.
+        digest: hash of the weights; None: computed from the file.
     """
     digest = digest or files.digest_of(pathlib.Path(folder) / WEIGHTS)
     return f'{folder} (weights {digest})'
@@ -72,7 +72,7 @@ def run_record(
     """Returns values and decisions by flag, without FREE.
 
     Args:
-        choices: of the run.
+        choices: choices of the run.
         config: decided by the choices.
         fingerprint, vocabulary: digests of the text.
         auxiliaries: auxiliary encoders of the rows, by name.
@@ -176,8 +176,8 @@ def begun_steps(workdir: pathlib.Path, minutes: float) -> int | None:
     None: no such run began in the workdir, or it cannot be resumed.
 
     Args:
-        workdir: of the run.
-        minutes: of the run.
+        workdir: folder of the run.
+        minutes: training time of the run.
     """
     if not (workdir / FILE).exists():
         return None
@@ -195,8 +195,8 @@ def write_or_compare(
     A run that has ended stays as it is: exports know it by its config.json.
 
     Args:
-        workdir: of the run.
-        config: of the run, with the record.
+        workdir: folder of the run.
+        config: content of config.json, with the record.
         flagfile: the explicit flags.
 
     Raises:

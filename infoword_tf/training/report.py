@@ -97,7 +97,7 @@ def unmeasured(record: Mapping[str, Any], rows: Sequence[str]) -> list[str]:
     """Lists the rows for which held-out text measures nothing, with reasons.
 
     Args:
-        record: of a step, with training and held-out values.
+        record: values of a step, of training and held-out text.
         rows: names of the rows.
     """
     sentences = []
@@ -133,8 +133,9 @@ def draw_bounds(
     Args:
         rows: names of the rows; those without a bound are not drawn, and
             without any other the picture says so.
-        goal: what selects the weights ('heldout/ROW/NAME', 'heldout_loss',
-            'sts/spearman'), which then has a panel, and the step of the best.
+        goal: name of the criterion of the weights ('heldout/ROW/NAME',
+            'heldout_loss', 'sts/spearman'), which then has a panel, and the
+            step of the best.
     """
     from matplotlib.figure import Figure
 

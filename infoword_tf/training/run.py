@@ -325,7 +325,7 @@ def refuse_other_vocabularies(
 
     Args:
         auxiliaries: the auxiliary encoders of the rows, by name.
-        tokenizer_file: of this run.
+        tokenizer_file: tokenizer of this run.
     """
     for name, auxiliary in auxiliaries.items():
         if not auxiliary.workdir:
@@ -388,11 +388,11 @@ class Saver:
     """The files of a run's weights: checkpoints, and weights.safetensors.
 
     Attributes:
-        workdir: of the run.
-        checkpoints: of the workdir.
+        workdir: folder of the run.
+        checkpoints: checkpoints of the workdir.
         build: whose model, optimizer and state are saved.
         data: whose batches a run that was rewound continues with.
-        steps: of the run.
+        steps: updates of the run.
         chief: whether this process writes.
         last: whether the last weights are exported, not the best ones.
     """

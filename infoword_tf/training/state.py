@@ -87,7 +87,7 @@ class State:
     exactly.
 
     Attributes:
-        entries: by name, see `Model.empty_state`.
+        entries: entries by name, see `Model.empty_state`.
         compiled: whether steps are programs of XLA, as on a TPU: XLA decides
             then what is copied.
     """
