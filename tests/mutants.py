@@ -58,6 +58,7 @@ ALSO = {
         'data/test_mixture data/test_parallel test_language_runs'
     ),
     'infoword_tf/layers/attention.py': 'encoders/test_transformer',
+    'infoword_tf/assembly.py': 'test_model test_contract',
     'infoword_tf/model.py': 'training/test_loop test_contract',
     'infoword_tf/pictures.py': 'test_show',
     'infoword_tf/preemption.py': 'test_resume',

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from infoword_tf.assembly import initialise
 from infoword_tf.encoders import ENCODERS, Inputs, Memory
 from infoword_tf.layers import attention, dropout, pointwise
 from infoword_tf.layers.recurrent import CELLS
-from infoword_tf.model import initialise
 from tests import zoo
 from tests.eager import eagerly
 from tests.encoders.calls import (

@@ -13,9 +13,10 @@ import tensorflow as tf
 from absl.testing import parameterized
 from scipy import stats
 
+from infoword_tf.assembly import initialise
 from infoword_tf.encoders import Transformer
 from infoword_tf.layers.attention import distance_buckets
-from infoword_tf.model import Model, initialise
+from infoword_tf.model import Model
 from infoword_tf.sizes import SIZES
 from tests import zoo
 from tests.eager import eagerly
