@@ -120,7 +120,7 @@ class Assembly:
             self.draw_weights(seed, deviation)
 
     def _add_encoder(self, name: str, encoded: bool) -> None:
-        """Makes an encoder, and the rows of the workdir that it begins with."""
+        """Makes an encoder, and the rows of a workdir that begins one."""
         source = config = self.config
         policy = config.precision
         changes: Mapping[str, Any] = {}

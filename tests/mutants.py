@@ -64,6 +64,8 @@ ALSO = {
     'infoword_tf/preemption.py': 'test_resume',
     'infoword_tf/progress.py': 'data/test_store',
     'infoword_tf/resolve.py': 'test_plan test_memory data/test_batches',
+    'infoword_tf/encoder_choice.py': 'test_resolve',
+    'infoword_tf/vector_choice.py': 'test_resolve critics/test_critics',
     'infoword_tf/settings.py': 'test_config test_complaints',
     'infoword_tf/sizes.py': 'test_resolve',
     'infoword_tf/text': 'weights/test_added',
