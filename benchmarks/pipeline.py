@@ -126,6 +126,7 @@ def training(
     from infoword_tf.objectives import Statistics
     from infoword_tf.resolve import ModelChoices, resolve
     from infoword_tf.training import distribution, loop, optim, precision
+    from infoword_tf.training.state import State
 
     policy = choices.precision
     if policy == 'auto':
@@ -144,15 +145,12 @@ def training(
         optimizer = optim.AdamW(model.trainable)
     steps = WARM_UP + choices.rounds * choices.steps
     trainer = loop.Trainer(
-        model,
         batches.dataset(0, steps),
-        strategy,
+        State(model, strategy, choices.batch_size),
         optimizer,
-        tf.Variable(0, dtype=tf.int64, trainable=False),
         lambda step: optim.schedule(step, 1e-3, steps, steps),
         Statistics(text.counts, text.counts),
         seed=0,
-        batch_size=choices.batch_size,
     )
     trainer.train(tf.constant(WARM_UP))
 

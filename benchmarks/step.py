@@ -141,6 +141,7 @@ def ours(
 
     from infoword_tf.model import Model
     from infoword_tf.training import distribution, loop, optim
+    from infoword_tf.training.state import State
 
     task = work_of(choices, objectives, memory_length)
     strategy = distribution.make_strategy('one')
@@ -153,15 +154,12 @@ def ours(
     views = task.make_views()
     batch = tensors_of(views)
     trainer = loop.Trainer(
-        model,
         tf.data.Dataset.from_tensors(batch),
-        strategy,
+        State(model, strategy, choices.batch_size),
         optimizer,
-        tf.Variable(0, dtype=tf.int64, trainable=False),
         lambda step: tf.constant(LEARNING_RATE),
         task.statistics,
-        work.SEED,
-        choices.batch_size,
+        seed=work.SEED,
     )
 
     @tf.function

@@ -462,7 +462,14 @@ def define(kind: type, values: flags.FlagValues) -> None:
     defaults = {field.name: field.default for field in fields(kind)}
     for name, (of, flag) in flags_of(kind).items():
         default = defaults[name] if flag.shown is None else flag.shown
-        _define(name, of, default, flag.help, flag, values)
+        _define(
+            name,
+            of,
+            default=default,
+            text=flag.help,
+            known=flag,
+            values=values,
+        )
     if not _has_settings(kind):
         return
     from infoword_tf import objectives
@@ -476,7 +483,14 @@ def define(kind: type, values: flags.FlagValues) -> None:
             if rows != [name.partition('.')[0]]:  # a view's
                 text += f' Rows: {", ".join(rows)}.'
             of = known.kind or type(known.default)
-            _define(name, of, None, text, known, values)
+            _define(
+                name,
+                of,
+                default=None,
+                text=text,
+                known=known,
+                values=values,
+            )
 
 
 class _TrueOrNamed(flags.ArgumentParser):
@@ -500,7 +514,14 @@ def _define_true_or_named(
     """Defines a flag that may stand alone (--best, --nobest) or have a value.
     """
     flags.DEFINE_flag(
-        flags.Flag(_TrueOrNamed(), None, name, default, text, boolean=True),
+        flags.Flag(
+            parser=_TrueOrNamed(),
+            serializer=None,
+            name=name,
+            default=default,
+            help_string=text,
+            boolean=True,
+        ),
         flag_values,
     )
 
@@ -544,9 +565,13 @@ def _define(
     """Defines a flag with the choices and bounds of a `Flag` or `Setting`."""
     if known.choices and kind is tuple:
         flags.DEFINE(
-            _ListOf(known.choices), name, list(default), text, values,
-            flags.CsvListSerializer(','),
-        )  # fmt: skip
+            parser=_ListOf(known.choices),
+            name=name,
+            default=list(default),
+            help=text,
+            flag_values=values,
+            serializer=flags.CsvListSerializer(','),
+        )
         return
     if known.choices:
         flags.DEFINE_enum(

@@ -139,7 +139,7 @@ def _add_flags(
     name: str,
     started: Config | None,
 ) -> None:
-    """Adds the arguments that flags choose to the ones of rows."""
+    """Adds the arguments that flags choose, unless a row fixes another."""
     known = ENCODERS[name].settings
     for flag, argument_of in FLAGS.items():
         value, argument = getattr(choices, flag), argument_of.get(name)

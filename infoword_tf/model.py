@@ -296,11 +296,11 @@ class Model(Assembly):
         common = dropout.new_key(HELDOUT_KEY) if key is None else key
         return {
             row: Batch(
-                views,
-                {},
-                statistics,
-                replicas,
-                dropout.fold_in(common, zlib.crc32(row.encode())),
+                views=views,
+                encoded={},
+                statistics=statistics,
+                replicas=replicas,
+                key=dropout.fold_in(common, zlib.crc32(row.encode())),
                 training=key is not None,
                 state=state.get(f'objectives/{row}', {}),
                 limit=(limits or {}).get(row),
@@ -324,7 +324,12 @@ class Model(Assembly):
         """
         replicas = replicas or Replicas()
         batches = self.unencoded(
-            views, statistics, key, replicas, state, limits
+            views,
+            statistics,
+            key=key,
+            replicas=replicas,
+            state=state,
+            limits=limits,
         )
         replica_key = None if key is None else dropout.fold_in(key, replicas.id)
         adapted = self.adapted()
@@ -374,7 +379,13 @@ class Model(Assembly):
         Returns:
             By row, its sums; and the state of the next step.
         """
-        batches, new = self.batches(views, statistics, key, replicas, state)
+        batches, new = self.batches(
+            views,
+            statistics,
+            key=key,
+            replicas=replicas,
+            state=state,
+        )
         outcomes = {}
         for row in self.objectives if rows is None else rows:
             objective, batch = self.objectives[row], batches[row]

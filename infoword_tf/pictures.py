@@ -152,7 +152,7 @@ def picture(
     mask = seen(view, causal, len(memory), [*numbers]) * np.array(
         [NAMES.index(kind) for kind in all_kinds]
     )
-    queries = _queries(view, tokens, numbers, targets_at, mask)
+    queries = _queries(view, tokens, numbers, targets_at, mask=mask)
     keys = [words[i] for i in memory] + tokens
     return Picture(
         title=title,

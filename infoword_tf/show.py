@@ -257,7 +257,12 @@ def run(
     )
     steps = 1 + -(-memory // advance)  # until the memory is full
     *before, last = views_of(
-        sentences, tokenizer, plan, length, choices.seed, steps
+        sentences,
+        tokenizer,
+        plan=plan,
+        length=length,
+        seed=choices.seed,
+        steps=steps,
     )
     # A value of the class, or a setting with a default.
     causal = ENCODERS[encoder.name].causal
@@ -265,15 +270,16 @@ def run(
     panels = []
     for name, view in last.items():
         past = [pictures.first(views[name].ids)[:advance] for views in before]
+        ids = np.concatenate(past)[-memory:].tolist() if memory else ()
         panels.append(
             pictures.picture(
                 name,
                 view,
                 plan.views[name].rows,
-                tokenizer.vocabulary,
-                tokenizer.specials,
-                causal,
-                np.concatenate(past)[-memory:].tolist() if memory else (),
+                words=tokenizer.vocabulary,
+                specials=tokenizer.specials,
+                causal=causal,
+                memory=ids,
             )
         )
     rows = [

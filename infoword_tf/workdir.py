@@ -133,7 +133,12 @@ class Workdir:
             )
         )
         return cls(
-            model, bare.tokenizer, bare.config, unigram, missing, tensors
+            model,
+            bare.tokenizer,
+            bare.config,
+            unigram=unigram,
+            missing=missing,
+            unread=tensors,
         )
 
     @classmethod

@@ -99,7 +99,7 @@ class Remembering(Encoder):
             )
         return Encoded(
             y if places is None else take(y, places),
-            [x, y] if all_layers else None,
+            [x, y] if all_layers else (),
             new,
         )
 

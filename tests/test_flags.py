@@ -375,7 +375,7 @@ WAYS = {
         'workdir': '{}/other',
     }),
     'train by numbers': Way(TRAIN, MLM, {
-        'batch_size': Into(4, ('open_sources', 'State', 'Trainer')),
+        'batch_size': Into(4, ('open_sources', 'State')),
         'steps': Into(3, ('schedule', 'Fit')),
         'optimizer': Into('bert', ('AdamW', 'schedule')),
         'seed': Into(3, ('open_sources', 'Batches', 'Model', 'Trainer')),

@@ -270,7 +270,10 @@ def of_graphs(folder, rules, warmup_steps, dropout, run, **flags):
     """A model and its graphs, which runs of a sweep share."""
     run_of = RunChoices(workdir='w', **flags)
     config = zoo.config('simcse', dropout).replace(run=run)
-    return shape_of(run_of, config, optim.preset(rules), warmup_steps)
+    course = optim.Course(
+        optim.preset(rules), run_of.steps, warmup_steps, run_of.learning_rate
+    )
+    return shape_of(run_of, config, course)
 
 
 def of_identity(folder, kind, words, lower_case, **options):

@@ -18,6 +18,7 @@ from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import make_plan
 from infoword_tf.training import distribution, loop, optim
+from infoword_tf.training.state import State
 from infoword_tf.views import VIEWS
 from tests import places, remembering, runs, zoo
 from tests.objectives.eq1 import states_of
@@ -186,15 +187,12 @@ class TrainerCase(MemoryCase):
 
             dataset = dataset.enumerate().map(damage)
         return loop.Trainer(
-            model,
             dataset,
-            strategy,
+            State(model, strategy, batch),
             optimizer,
-            tf.Variable(0, dtype=tf.int64, trainable=False),
             lambda step: tf.constant(learning_rate),
             STATISTICS,
             seed=0,
-            batch_size=batch,
         )
 
     def arrays(self, trainer):

@@ -22,6 +22,7 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.data.store import SEPARATOR
+from infoword_tf.data.text_pairs import TextPairSource
 from infoword_tf.objectives import SUMS
 from infoword_tf.training import (
     begin,
@@ -216,7 +217,8 @@ class TrainTest(places.Folder, absltest.TestCase):
         pairs, text = (mock.Mock(reads=x) for x in ('pairs', 'text'))
 
         def steps(updates, **choices):
-            sources = {text: mock.Mock(), pairs: mock.Mock(updates=updates)}
+            source = mock.Mock(spec=TextPairSource, updates=updates)
+            sources = {text: mock.Mock(), pairs: source}
             if not updates:
                 del sources[pairs]
             return run._steps_of(
@@ -351,8 +353,9 @@ class FlagsReachTest(absltest.TestCase):
         optimizer = actual['optimizer']
         self.assertEqual(optimizer.rules.weight_decay, 0.3)
         self.assertEqual(optimizer.rules.clip_norm, 0.7)
-        self.assertEqual(actual['model'].encoder.rate, 0.4)
-        self.assertTrue(actual['xla'])  # which compiles the whole gradient
+        self.assertEqual(actual['state'].model.encoder.rate, 0.4)
+        # It compiles the whole gradient.
+        self.assertTrue(actual['computation'].xla)
         self.assertTrue(loop.Trainer(**actual).gradients._jit_compile)
         rates = [float(actual['learning_rate'](step)) for step in (0, 7, 14)]
         np.testing.assert_allclose(rates, [0.05, 0.4, 0.2], rtol=1e-6)
@@ -365,11 +368,12 @@ class FlagsReachTest(absltest.TestCase):
                 '--steps=20', '--learning_rate=0.4', '--optimizer=xlnet',
                 '--clip_norm=0.25', '--precision=auto',
             )  # fmt: skip
-        self.assertFalse(actual['xla'])
+        self.assertFalse(actual['computation'].xla)
         plain = loop.Trainer(**actual).gradients
         self.assertFalse(getattr(plain, '_jit_compile', False))
         # Nothing is timed: the processor says it.
-        self.assertEqual(actual['model'].encoder.compute_dtype, 'bfloat16')
+        encoder = actual['state'].model.encoder
+        self.assertEqual(encoder.compute_dtype, 'bfloat16')
         self.assertEqual(
             actual['optimizer'].rules, optim.preset('xlnet', clip_norm=0.25)
         )
@@ -380,8 +384,8 @@ class FlagsReachTest(absltest.TestCase):
     def test_of_the_first_weights(self):
         path = 'encoder/word_embeddings'
         usual, half = (
-            self.capture(f'--init_deviation={deviation}')['model']
-            .variables[path]
+            self.capture(f'--init_deviation={deviation}')['state']
+            .model.variables[path]
             .numpy()
             for deviation in (0.02, 0.01)
         )

@@ -46,6 +46,7 @@ from infoword_tf.resolve import (
     resolve,
 )
 from infoword_tf.training import loop, optim
+from infoword_tf.training.state import State
 from infoword_tf.views.cloze import Documents
 from infoword_tf.views.examples import Labelled
 from infoword_tf.views.masking import Pairs, Windows
@@ -1096,14 +1097,11 @@ def make_trainer(
         model.assign_copies()
         optimizer = optim.AdamW(model.trainable, optim.preset(clip_norm=clip))
     return loop.Trainer(
-        model,
         dataset([make_views(name, 8, seed=step) for step in range(steps)]),
-        strategy(replicas),
+        State(model, strategy(replicas), 8),
         optimizer,
-        tf.Variable(0, dtype=tf.int64, trainable=False),
         lambda step: tf.constant(1e-3),
         statistics(),
         seed=TRAINER_SEED,
-        batch_size=8,
-        microbatch=microbatch,
+        computation=loop.Computation(microbatch=microbatch),
     )

@@ -136,14 +136,14 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
     # All ids are equally long, because ties are ordered by id, as strings.
     ids = [f'{number:0{len(str(size - 1))}}' for number in range(size)]
     return RetrievalTask(
-        name,
-        size,
-        documents,
-        [tables.valid(first) for first, *_ in sentences()],
-        [relevance[number] for number in range(size)],
-        [-1] * size,
-        ids,
-        ids,
+        name=name,
+        size=size,
+        documents=documents,
+        queries=[tables.valid(first) for first, *_ in sentences()],
+        relevance=[relevance[number] for number in range(size)],
+        same_id=[-1] * size,
+        query_ids=ids,
+        document_ids=ids,
         fingerprint=corpus.fingerprint,
         copies={first: others for first, *others in groups},
     )
@@ -192,25 +192,33 @@ def beir_task(
     if not file.is_file():
         raise FileNotFoundError(f'--queries={file}: there is no such file')
     texts = dict(_texts(file))
-    relevance, missing = _judgements(folder, split, number, texts, file)
+    relevance, missing = _judgements(
+        folder,
+        split,
+        number=number,
+        queries=texts,
+        query_file=file,
+    )
     stat = corpus.stat()
 
     def documents() -> Iterator[tuple[int, str]]:
         for name, text in _texts(corpus, titled=True, known=True):
             yield number[name], text
 
+    of_queries = f', queries of {queries}' if queries else ''
     task = RetrievalTask(
-        f'{folder.resolve().name} ({split}'
-        + (f', queries of {queries})' if queries else ')'),
-        len(ids),
-        documents,
-        [texts[query] for query in relevance],
-        list(relevance.values()),
-        [number.get(query, -1) for query in relevance],
-        list(relevance),
-        ids + missing,
-        repr((str(corpus.resolve()), stat.st_size, stat.st_mtime_ns)),
-        {first: others for first, *others in copies},
+        name=f'{folder.resolve().name} ({split}{of_queries})',
+        size=len(ids),
+        documents=documents,
+        queries=[texts[query] for query in relevance],
+        relevance=list(relevance.values()),
+        same_id=[number.get(query, -1) for query in relevance],
+        query_ids=list(relevance),
+        document_ids=ids + missing,
+        fingerprint=repr(
+            (str(corpus.resolve()), stat.st_size, stat.st_mtime_ns)
+        ),
+        copies={first: others for first, *others in copies},
     )
     if task.absent == sum(map(len, task.relevance)):
         raise errors.InputError(

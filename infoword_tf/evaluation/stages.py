@@ -173,10 +173,18 @@ def by_vectors(
 
         if chosen is None:
             return ranking.search(
-                queries, blocks(), DEPTH + 1, similarity, costs.seconds
+                queries,
+                blocks(),
+                DEPTH + 1,
+                similarity=similarity,
+                seconds=costs.seconds,
             )
         return ranking.rescore(
-            queries, blocks(), chosen, similarity, costs.seconds
+            queries,
+            blocks(),
+            chosen,
+            similarity=similarity,
+            seconds=costs.seconds,
         )
 
 

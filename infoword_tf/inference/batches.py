@@ -245,7 +245,13 @@ class RolePredictor(BatchPredictor):
 
         tokens = batch_size * self.workdir.max_length
         most = self.most_texts(tokens, role)
-        self._in_batches(texts, answer, tokens, progress, most)
+        self._in_batches(
+            texts,
+            answer,
+            tokens=tokens,
+            progress=progress,
+            most=most,
+        )
         return [parts[i] for i in texts.indices]
 
     def _side(self, role: str) -> tuple[str, int]:

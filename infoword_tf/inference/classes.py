@@ -49,7 +49,13 @@ class Classes(Predictor):
         place = None
         if not self.workdir.model.reads[head.row]['examples'].everywhere:
             place = cls_places(self.workdir.template, ids, lengths)
-        encoded = self.states.encode(ids, lengths, head.mix, place, second)
+        encoded = self.states.encode(
+            ids,
+            lengths,
+            all_layers=head.mix,
+            places=place,
+            second=second,
+        )
         layers: Sequence[Tensor] = encoded.layers
         if head.mix and place is not None:
             layers = [take(layer, place) for layer in layers]
@@ -171,7 +177,11 @@ class Classes(Predictor):
         texts = strings.checked(texts)
         scores = [
             self._scores(
-                texts, choice, 'classes', batch_size, f'choices[{number}]'
+                texts,
+                choice,
+                answer='classes',
+                batch_size=batch_size,
+                second=f'choices[{number}]',
             )
             for number, choice in enumerate(choices)
         ]

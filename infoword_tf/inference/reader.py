@@ -220,7 +220,13 @@ class Reader(Predictor):
             tf.gather(offsets, tf.minimum(places, limit), batch_dims=1)
             for offsets, places in ((pages.starts, firsts), (pages.ends, lasts))
         )
-        best = answers.answers(contexts, pages.questions, scores, begins, ends)
+        best = answers.answers(
+            contexts,
+            pages.questions,
+            scores=scores,
+            begins=begins,
+            ends=ends,
+        )
         real = best.scores > NEVER / 2
         compared = best.scores
         several = {
@@ -308,9 +314,9 @@ def _reply(outputs: dict[str, Any]) -> Reply:
     ]
     odds = outputs.get('null_odds')
     return Reply(
-        outputs['text'].decode(errors='replace'),
-        int(outputs['begin']),
-        int(outputs['end']),
-        best,
-        None if odds is None else float(odds),
+        text=outputs['text'].decode(errors='replace'),
+        begin=int(outputs['begin']),
+        end=int(outputs['end']),
+        best=best,
+        null_odds=None if odds is None else float(odds),
     )

@@ -120,9 +120,15 @@ class States:
             [B, P or T, D] float32.
         """
         encoded = self.encode(
-            ids, lengths, layers is not None, places, second, segment_ids, key,
-            hidden,
-        )  # fmt: skip
+            ids,
+            lengths,
+            all_layers=layers is not None,
+            places=places,
+            second=second,
+            segment_ids=segment_ids,
+            key=key,
+            hidden=hidden,
+        )
         if layers is None:
             return ops.cast(encoded.states, 'float32')
         mean = self.mean(encoded.layers, layers)

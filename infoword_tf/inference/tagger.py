@@ -103,9 +103,12 @@ class Tagger(Predictor):
         """Splits texts [B] string into windows; graph or eager."""
         workdir, head = self.workdir, self.head
         return windows_of(
-            texts, workdir.template, workdir.max_length, head.context,
-            head.tokens,
-        )  # fmt: skip
+            texts,
+            workdir.template,
+            max_length=workdir.max_length,
+            context=head.context,
+            which=head.tokens,
+        )
 
     def token_scores(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Scores the labels of the tokens of windows, without special tokens.
@@ -184,11 +187,11 @@ class Tagger(Predictor):
             return tf.concat([[none], values[:-1]], axis=0)
 
         begins = tags.begin_spans(
-            kind,
-            before(kind, -1),
-            tf.gather(kinds.begins, chosen),
-            before(tf.gather(kinds.ends, chosen), False),
-            before(number, tf.constant(-1, tf.int64)) != number,
+            numbers=kind,
+            before=before(kind, -1),
+            begins=tf.gather(kinds.begins, chosen),
+            ended=before(tf.gather(kinds.ends, chosen), False),
+            first=before(number, tf.constant(-1, tf.int64)) != number,
         )
         span = tf.cumsum(tf.cast(begins, tf.int32)) - 1
         count = tf.reduce_sum(tf.cast(begins, tf.int32))
@@ -356,14 +359,18 @@ def windows_of(
     last = tf.math.unsorted_segment_max(ends.values, number, count)
     of_text = tf.boolean_mask(string_of(starts.row_splits), labelled)
     splits = splits_of(of_text, texts)
+    padded_ids, lengths = padded(
+        template.one(ids, max_length), tokenizer.pad_id
+    )
     return TextWindows(
-        *padded(template.one(ids, max_length), tokenizer.pad_id),
-        places.values,
-        context_windows.most_context(split, sizes),
-        tf.cast(split.sizes, tf.int32),
-        labelled,
-        ragged(tf.boolean_mask(starts.values, labelled), splits),
-        ragged(last, splits),
+        ids=padded_ids,
+        lengths=lengths,
+        tokens=places.values,
+        most=context_windows.most_context(split, sizes),
+        sizes=tf.cast(split.sizes, tf.int32),
+        labelled=labelled,
+        starts=ragged(tf.boolean_mask(starts.values, labelled), splits),
+        ends=ragged(last, splits),
     )
 
 

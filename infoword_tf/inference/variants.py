@@ -26,9 +26,9 @@ def with_config(
         model or workdir.model,
         workdir.tokenizer,
         config,
-        workdir.unigram,
-        missing,
-        None if model else workdir.unread,
+        unigram=workdir.unigram,
+        missing=missing,
+        unread=None if model else workdir.unread,
     )
 
 

@@ -344,12 +344,7 @@ class Vectors(BatchPredictor):
         # What follows complains before the work.
         self.states.check_layers(layers)
         self.config.prompt_text(prompt)
-        width = self.width(pooling)
-        if dims is not None and not 0 < dims <= width:
-            raise errors.InputError(
-                'dims_out_of_range',
-                f'dims {dims}: vectors have {width} numbers',
-            )
+        width = self._checked_width(pooling, dims)
         is_table = self._reads_table(pooling, layers)
         if is_table or 0 < len(texts) <= batch_size:
             graph = self._text_graphs(pooling, _hashable(layers))
@@ -367,12 +362,26 @@ class Vectors(BatchPredictor):
             )
             self.cut = tokenized.cut
             vectors = self.encode_tokenized(
-                tokenized, batch_size, pooling, progress, layers
+                tokenized,
+                batch_size=batch_size,
+                pooling=pooling,
+                progress=progress,
+                layers=layers,
             )
         if dims is not None:
             vectors = np.ascontiguousarray(vectors[:, :dims])
             normalize |= pooling is None and self.config.normalize
         return unit_rows(vectors) if normalize else vectors
+
+    def _checked_width(self, pooling: str | None, dims: int | None) -> int:
+        """Returns `width`, or raises ValueError for more `dims`."""
+        width = self.width(pooling)
+        if dims is not None and not 0 < dims <= width:
+            raise errors.InputError(
+                'dims_out_of_range',
+                f'dims {dims}: vectors have {width} numbers',
+            )
+        return width
 
     def encode_tokenized(
         self,

@@ -285,7 +285,6 @@ def make_learner(
         )
     peak = tf.Variable(course.peak, dtype=tf.float32, trainable=False)
     state = State(model, strategy, choices.batch_size)
-    step = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def rate(step: tf.Tensor) -> tf.Tensor:
         return optim.schedule(
@@ -297,16 +296,15 @@ def make_learner(
         )
 
     trainer = loop.Trainer(
-        model, dataset, strategy, optimizer, step,
+        dataset,
+        state,
+        optimizer,
         learning_rate=rate,
         statistics=statistics,
         seed=choices.seed,
-        batch_size=choices.batch_size,
-        xla=choices.xla,
-        state=state,
-        microbatch=choices.microbatch,
+        computation=loop.Computation(choices.xla, choices.microbatch),
         unmeasured=unmeasured,
-    )  # fmt: skip
+    )
     return Learner(model, optimizer, peak=peak, state=state, trainer=trainer)
 
 
@@ -359,7 +357,12 @@ def make_heldout(
             )
         try:
             views = batches.heldout_views(
-                held, plan, specials, examples, pairs, most=most
+                held,
+                plan,
+                specials,
+                examples=examples,
+                pairs=pairs,
+                most=most,
             )
         except ValueError as error:
             if len(stores) == 1:

@@ -8,7 +8,7 @@ Glossary of shapes: E held-out sequences, F sums of a row.
 import time
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orbit
@@ -84,23 +84,39 @@ def summarise(
     }
 
 
+class Computation(NamedTuple):
+    """Way in which the gradient of a step is computed.
+
+    Attributes:
+        xla: whether XLA compiles forward and backward pass.
+        microbatch: sequences of the global batch that are encoded at a time;
+            None: all.
+    """
+
+    xla: bool = False
+    microbatch: int | None = None
+
+
+PLAIN = Computation()
+
+
 class Trainer(orbit.StandardTrainer):
-    """Training step on every replica, and the sums of a loop of steps."""
+    """Training step on every replica, and the sums of a loop of steps.
+
+    Attributes:
+        step: int64 variable, updates so far.
+        model, strategy: model and devices of the state.
+    """
 
     def __init__(
         self,
-        model: Model,
         dataset: tf.data.Dataset,
-        strategy: tf.distribute.Strategy,
+        state: State,
         optimizer: optim.AdamW,
-        step: tf.Variable,
         learning_rate: Callable[[tf.Tensor], tf.Tensor],
         statistics: Statistics,
         seed: int,
-        batch_size: int,
-        xla: bool = False,
-        state: State | None = None,
-        microbatch: int | None = None,
+        computation: Computation = PLAIN,
         unmeasured: Collection[str] = (),
     ):
         """Creates the variables that a step writes.
@@ -112,21 +128,24 @@ class Trainer(orbit.StandardTrainer):
 
         Args:
             dataset: global batches, as flat views.
+            state: variables that steps hand on, of a model.
+            optimizer: updates of its weights.
+            learning_rate: function of the step.
             statistics: counts of the training text.
-            state: None: empty.
-            microbatch: sequences of the global batch that are encoded at a
-                time; None: all.
+            seed: seed of dropout.
+            computation: way to the gradient.
             unmeasured: rows whose MI the batches cannot tell, see
                 `batches.unmeasured`.
         """
         super().__init__(dataset)
-        self.model, self.strategy, self.optimizer = model, strategy, optimizer
-        self.step, self.learning_rate = step, learning_rate
-        self.statistics = statistics
+        self.model, self.strategy = state.model, state.strategy
+        self.state, self.optimizer = state, optimizer
+        self.step = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.learning_rate, self.statistics = learning_rate, statistics
         self.seed = tf.Variable(seed, dtype=tf.int64, trainable=False)
-        self.state = state or State(model, strategy, batch_size)
-        self.microbatch, self.unmeasured = microbatch, unmeasured
-        self.rows = list(model.objectives)
+        self.microbatch = computation.microbatch
+        self.unmeasured = unmeasured
+        self.rows = list(self.model.objectives)
         self.count_names = [
             name for name in dataset.element_spec if '/counts/' in name
         ]
@@ -135,7 +154,7 @@ class Trainer(orbit.StandardTrainer):
         self.failed_step = tf.Variable(-1, dtype=tf.int64)
         self.failed_rows = tf.Variable(tf.zeros((len(self.rows),), tf.bool))
         self.gradients = self._gradients
-        if xla:
+        if computation.xla:
             # Around forward and backward only: updates stay outside.
             self.gradients = tf.function(
                 self._gradients, jit_compile=True, autograph=False
@@ -229,9 +248,14 @@ class Trainer(orbit.StandardTrainer):
         if self.microbatch is not None:
             size = -(-self.microbatch // replicas.count)
             step = MicrobatchStep(
-                self.model, unflatten(batch), self.statistics, key, replicas,
-                state, size,
-            )  # fmt: skip
+                model=self.model,
+                views=unflatten(batch),
+                statistics=self.statistics,
+                key=key,
+                replicas=replicas,
+                state=state,
+                size=size,
+            )
             gradients, sums, state = step.gradients(variables)
             return gradients, tf.stack([sums[row] for row in self.rows]), state
         with tf.GradientTape() as tape:

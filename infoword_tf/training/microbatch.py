@@ -56,7 +56,11 @@ class MicrobatchStep:
         """
         rows, replicas = self.model.objectives, self.replicas
         self.batches = self.model.unencoded(
-            self.views, self.statistics, self.key, replicas, self.state
+            self.views,
+            self.statistics,
+            key=self.key,
+            replicas=replicas,
+            state=self.state,
         )
         self.comparing = [row for row in rows if rows[row].has_vectors]
         self.separable = [row for row in rows if row not in self.comparing]
@@ -101,7 +105,13 @@ class MicrobatchStep:
             def backward(
                 names: Sequence[str], begin: Any, size: int
             ) -> tuple[Any, Any]:
-                return self._backward(variables, upstream, names, begin, size)
+                return self._backward(
+                    variables,
+                    upstream,
+                    names,
+                    begin=begin,
+                    size=size,
+                )
 
             added, memories = self._over_microbatches(names, backward)
             total = [a + b for a, b in zip(total, added[0], strict=True)]
@@ -145,9 +155,9 @@ class MicrobatchStep:
         return self.model.batches(
             unflatten(sliced),
             self.statistics,
-            dropout.of_rows(self.key, begin, size),
-            self.replicas,
-            memories,
+            key=dropout.of_rows(self.key, begin, size),
+            replicas=self.replicas,
+            state=memories,
         )
 
     def _vectors(

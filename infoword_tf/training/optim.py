@@ -341,7 +341,13 @@ class AdamW:
             decays = rules.decays(path) and path not in self.no_decay
             if rules.by_row:
                 shrink = rate * decay if decays else 0.0
-                self._update_rows(path, gradient, scale, rate, shrink)
+                self._update_rows(
+                    path,
+                    gradient,
+                    scale=scale,
+                    rate=rate,
+                    shrink=shrink,
+                )
                 continue
             gradient = tf.convert_to_tensor(gradient) * scale
             if rules.weight_decay and decays:

@@ -87,13 +87,23 @@ def run(
             if is_chief:
                 stack.enter_context(files.locked(workdir))
             data = open_data(
-                choices, resolved.plan, open_init(choices, labelled),
-                labelled and labelled.train, texts,
-                functools.partial(open_guides, choices.settings),
-            )  # fmt: skip
+                choices,
+                resolved.plan,
+                started=open_init(choices, labelled),
+                examples=labelled and labelled.train,
+                texts=texts,
+                open_guides=functools.partial(open_guides, choices.settings),
+            )
 
         # ----------------------------------- config, steps, optimizer, record
-        decisions = decide(choices, resolved, data, strategy, labelled, judged)
+        decisions = decide(
+            choices,
+            resolved,
+            data,
+            strategy=strategy,
+            labelled=labelled,
+            judged=judged,
+        )
         config = decisions.config
 
         # ---------------------- agreement with other machines and the workdir
@@ -119,7 +129,12 @@ def run(
 
         # --------------------------------------------------- loop and saving
         return train_and_save(
-            decisions, build, data, strategy, labelled, judged
+            decisions,
+            build,
+            data,
+            strategy=strategy,
+            labelled=labelled,
+            judged=judged,
         )
 
 
@@ -199,7 +214,12 @@ def decide(
         steps = _steps_of(choices, data.batches)
     else:
         steps = record.begun_steps(workdir, choices.minutes) or _timed_steps(
-            choices, choices.minutes, config, data, strategy, rules=rules
+            choices,
+            choices.minutes,
+            config=config,
+            data=data,
+            strategy=strategy,
+            rules=rules,
         )
     warmup_steps = optim.warmup_steps(choices.warmup_steps, steps, rules)
     pace = fit.make_pace(

@@ -13,6 +13,7 @@ from benchmarks import work
 from infoword_tf.model import Model
 from infoword_tf.objectives import SUMS, TABLE, parse
 from infoword_tf.training import loop, optim
+from infoword_tf.training.state import State
 from tests import test_jax, zoo
 from tests.eager import eagerly
 from tests.refused import refused
@@ -167,14 +168,13 @@ class JaxTest(absltest.TestCase):
             )
             optimizer = optim.AdamW(model.trainable)
         trainer = loop.Trainer(
-            model,
             zoo.dataset([one_work.make_views()]).repeat(),
-            strategy,
+            State(model, strategy, one_work.batch_size),
             optimizer,
-            tf.Variable(0, dtype=tf.int64, trainable=False),
             lambda step: tf.constant(1e-4),
-            one_work.statistics, work.SEED, one_work.batch_size,
-        )  # fmt: skip
+            one_work.statistics,
+            seed=work.SEED,
+        )
         losses = []
         for _ in range(4):
             with eagerly():

@@ -96,7 +96,7 @@ def batch_of(row, targets, by_row=None, **encoded):
         targets={row: targets},
         weights={row: np.ones((1, count), np.float32)},
     )
-    one_encoded = Encoded(encoded.get('states'), encoded.get('layers'))
+    one_encoded = Encoded(encoded.get('states'), encoded.get('layers', ()))
     return Batch(
         {'examples': view},
         {'examples': {'encoder': [one_encoded]}},

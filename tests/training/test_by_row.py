@@ -7,6 +7,7 @@ from absl.testing import parameterized
 
 from infoword_tf.layers import dropout
 from infoword_tf.training import loop, optim
+from infoword_tf.training.state import State
 from tests import zoo
 
 V, D = 12, 4
@@ -120,15 +121,12 @@ def make_trainer(name, replicas):
         model = zoo.make_model(name, rate=0.0)
         optimizer = optim.AdamW(model.trainable, optim.preset('word2vec'))
     return loop.Trainer(
-        model,
         zoo.dataset([zoo.make_views(name, 8, seed=s) for s in range(3)]),
-        zoo.strategy(replicas),
+        State(model, zoo.strategy(replicas), 8),
         optimizer,
-        tf.Variable(0, dtype=tf.int64, trainable=False),
         lambda step: tf.constant(0.05),
         zoo.statistics(),
         seed=zoo.TRAINER_SEED,
-        batch_size=8,
     )
 
 
