@@ -163,7 +163,8 @@ class LateTest(parameterized.TestCase):
              ) as counted:
             actual = model.encode_sparse(TEXTS, batch_size=len(TEXTS))
         np.testing.assert_allclose(actual.toarray(), expected, atol=1e-5)
-        self.assertEqual(counted.call_args.args[-1], 2)  # texts of a batch
+        most = counted.call_args.kwargs['most']
+        self.assertEqual(most, 2)  # texts of a batch
 
     def test_refusals(self):
         model, bare = loaded(), workdirs.loaded()

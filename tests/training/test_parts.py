@@ -100,7 +100,8 @@ class PartsTest(parameterized.TestCase):
             ) as step:
                 trainer.train(tf.constant(2))
             if microbatch:  # of the global batch
-                self.assertEqual(step.call_args.args[-1], size // replicas)
+                share = step.call_args.kwargs['size']
+                self.assertEqual(share, size // replicas)
             values[microbatch] = {
                 path: variable.numpy()
                 for variables in (
