@@ -274,7 +274,7 @@ class Model(Assembly):
             return encoded
         return Encoded(
             ops.stop_gradient(encoded.states),
-            list(map(ops.stop_gradient, encoded.layers)),
+            encoded.layers and [*map(ops.stop_gradient, encoded.layers)],
         )
 
     def unencoded(

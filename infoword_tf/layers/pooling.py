@@ -144,8 +144,5 @@ POOLINGS = {  # how states become a vector; None: one state is the vector
 }
 LEARNED = {'weighted': 'weights', 'words': 'words'}  # weights of a row
 # Layers whose mean is pooled by default; other poolings take the last layer.
-LAYERS: dict[str, tuple[int, ...] | str] = {
-    'first_last': (1, -1),
-    'last_two': (-2, -1),
-    'mix': 'mix',
-}
+LAYER_MEANS = {'first_last': (1, -1), 'last_two': (-2, -1)}
+LAYERS: dict[str, tuple[int, ...] | str] = {**LAYER_MEANS, 'mix': 'mix'}
