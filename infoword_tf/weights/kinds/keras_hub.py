@@ -18,7 +18,10 @@ from infoword_tf.weights.names import (
     Style,
 )
 
-_STYLE = Style('/0', '/1', '/0', '/1', SAME, (JOINED_FLAT, JOINED_FLAT_BIAS))
+_STYLE = Style(
+    '/0', '/1', gamma='/0', beta='/1', form=SAME,
+    joined=(JOINED_FLAT, JOINED_FLAT_BIAS),
+)  # fmt: skip
 
 
 def _layer(below: str, part: str) -> Lines:
@@ -27,11 +30,11 @@ def _layer(below: str, part: str) -> Lines:
     return _STYLE.layer(
         below,
         f'{attention}{part}PART_dense',
-        f'{attention}{part}output_dense',
-        '_self_attention_layer_norm',
-        '_feedforward_intermediate_dense',
-        '_feedforward_output_dense',
-        '_feedforward_layer_norm',
+        output=f'{attention}{part}output_dense',
+        attention_norm='_self_attention_layer_norm',
+        inner='_feedforward_intermediate_dense',
+        outer='_feedforward_output_dense',
+        outer_norm='_feedforward_layer_norm',
     )
 
 
