@@ -222,6 +222,9 @@ def class_post_processor(
 ) -> PostProcessor | None:
     """Returns the special tokens that a class of transformers puts around
     texts; None if unknown.
+
+    Raises:
+        ValueError: the settings ask for a token without an embedding.
     """
     if known.class_name in LAYOUT_OF_CLASS:
         layout, _ = LAYOUT_OF_CLASS[known.class_name]
@@ -236,6 +239,13 @@ def class_post_processor(
             return []
         if isinstance(token, dict):
             token = token['content']
+        if token not in tokenizer.vocabulary:
+            raise errors.InputError(
+                'end_without_embedding',
+                f'tokenizer_config.json puts {name}_token {token!r} around '
+                f'texts (add_{name}_token), and the encoder has no embedding '
+                f'for it; set add_{name}_token to false',
+            )
         return [(tokenizer.vocabulary.index(token), 0)]
 
     before, after = special('bos', begin), special('eos', end)
