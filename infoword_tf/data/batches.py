@@ -12,7 +12,7 @@ import numpy as np
 from infoword_tf import errors, views
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.mixture import Mixture, mixed
-from infoword_tf.data.source import Batched
+from infoword_tf.data.source import StepReader
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.data.store import Store
 from infoword_tf.data.text_pairs import TextPairs
@@ -53,7 +53,7 @@ def open_source(
     batch_size: int,
     seed: int,
     **arguments: Any,
-) -> Batched:
+) -> StepReader:
     """Opens a source as a plan says, for batches of `batch_size`."""
     if source_spec.source not in SOURCES:
         raise errors.InputError(
@@ -77,7 +77,7 @@ def open_sources(
     pairs: TextPairs | None = None,
     translations: ParallelText | None = None,
     shuffle_block: int | None = None,
-) -> dict[SourceSpec, Batched]:
+) -> dict[SourceSpec, StepReader]:
     """Opens all sources of a plan, for training; see `open_source`.
 
     Args:
@@ -152,7 +152,7 @@ class Batches:
         seed: number that decides the draws.
     """
 
-    sources: Mapping[SourceSpec, Batched]
+    sources: Mapping[SourceSpec, StepReader]
     plan: Plan
     specials: views.Specials
     seed: int

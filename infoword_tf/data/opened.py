@@ -39,7 +39,7 @@ from infoword_tf.data.corpora import Corpus
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.mixture import Mixture, shares
 from infoword_tf.data.pair_tokens import TokenizedPairs
-from infoword_tf.data.source import Batched
+from infoword_tf.data.source import StepReader
 from infoword_tf.data.store import Store
 from infoword_tf.data.text_pairs import TextPairs
 from infoword_tf.data.translations import ParallelText
@@ -197,7 +197,7 @@ def _by_side(bitexts: text_pairs.PairCorpus) -> dict[str, Corpus]:
     }
 
 
-def _print_single(sources: Mapping[SourceSpec, Batched], plan: Plan) -> None:
+def _print_single(sources: Mapping[SourceSpec, StepReader], plan: Plan) -> None:
     """Prints how many documents of one sentence are omitted."""
     for source_spec, source in sources.items():
         if source.single is not None:

@@ -125,7 +125,7 @@ def naming(name: str) -> Iterator[None]:
         raise errors.InputError(error.id, f'{name}: {error}') from None
 
 
-class Batched(Protocol):
+class StepReader(Protocol):
     """Source, or mixture of sources, for the batches of a run."""
 
     @property
