@@ -145,25 +145,36 @@ _OF_ROBERTA = {
 }  # fmt: skip
 # By class, without `Backbone`.
 PRESETS: dict[str, PresetClass] = {
-    'Albert': PresetClass('albert', 'albert', _NARROW, (_MODEL, _MODEL), _TANH),
-    'Bert': PresetClass('bert', 'bert', _BERT, _WORDS, _TANH, fills='gelu_erf'),
+    'Albert': PresetClass(
+        'albert', 'albert', naming=_NARROW, vocabulary=(_MODEL, _MODEL),
+        fixed=_TANH,
+    ),
+    'Bert': PresetClass(
+        'bert', 'bert', naming=_BERT, vocabulary=_WORDS, fixed=_TANH,
+        fills='gelu_erf',
+    ),
     'DebertaV3': PresetClass(
-        'deberta_v3', 'deberta-v2', _DEBERTA, (_MODEL, _MODEL),
-        {'hidden_act': 'gelu', 'layer_norm_eps': 1e-7, 'type_vocab_size': 0},
+        'deberta_v3', 'deberta-v2', naming=_DEBERTA,
+        vocabulary=(_MODEL, _MODEL),
+        fixed={
+            'hidden_act': 'gelu', 'layer_norm_eps': 1e-7, 'type_vocab_size': 0,
+        },
     ),
     'DistilBert': PresetClass(
-        'distil_bert', 'distilbert', _ROBERTA, _WORDS, {'activation': 'gelu'}
+        'distil_bert', 'distilbert', naming=_ROBERTA, vocabulary=_WORDS,
+        fixed={'activation': 'gelu'},
     ),
     'Electra': PresetClass(
-        'electra', 'electra', _NARROW, _WORDS, _TANH, size='vocab_size'
+        'electra', 'electra', naming=_NARROW, vocabulary=_WORDS, fixed=_TANH,
+        size='vocab_size',
     ),
     'Roberta': PresetClass(
-        'roberta', 'roberta', _ROBERTA, ('vocabulary.json', 'vocab.json'),
-        _OF_ROBERTA,
+        'roberta', 'roberta', naming=_ROBERTA,
+        vocabulary=('vocabulary.json', 'vocab.json'), fixed=_OF_ROBERTA,
     ),
     'XLMRoberta': PresetClass(
-        'xlm_roberta', 'xlm-roberta', _ROBERTA,
-        (_MODEL, 'sentencepiece.bpe.model'), _OF_ROBERTA,
+        'xlm_roberta', 'xlm-roberta', naming=_ROBERTA,
+        vocabulary=(_MODEL, 'sentencepiece.bpe.model'), fixed=_OF_ROBERTA,
     ),
 }  # fmt: skip
 # Of ELECTRA whose embeddings are as wide as the layers.
