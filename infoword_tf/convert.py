@@ -20,7 +20,7 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
@@ -61,24 +61,20 @@ def run(choices: Choices, chosen: Mapping[str, Any]) -> None:
             '--output to write them out',
         )
     if choices.source:
-        commands.require(vars(choices), workdir='the workdir to make')
+        [name] = commands.require(vars(choices), workdir='the workdir to make')
+        workdir = pathlib.Path(name)
+        check_workdir(workdir)  # before a download
         source = choices.source
-        check_workdir(pathlib.Path(choices.workdir))  # before a download
-        if hub.is_name(source):
-            source = hub.folder_of(source)
         convert(
-            pathlib.Path(source),
-            pathlib.Path(choices.workdir),
+            hub.folder_of(source) if hub.is_name(source)
+            else pathlib.Path(source),
+            workdir,
             choices.pooling,
             _prompts(choices.prompts),
-        )
-    else:
-        commands.require(vars(choices), output='the folder to write')
-        write(
-            pathlib.Path(choices.init),
-            pathlib.Path(choices.output),
-            choices.format,
-        )
+        )  # fmt: skip
+    elif choices.init:
+        [name] = commands.require(vars(choices), output='the folder to write')
+        write(pathlib.Path(choices.init), pathlib.Path(name), choices.format)
 
 
 def _prompts(text: str | None) -> dict[str, str] | None:
@@ -108,8 +104,8 @@ def convert(
     """Makes a workdir of a folder with weights.
 
     Args:
-        pooling: for a folder that does not name one.
-        prompts: instead of the folder's.
+        pooling: pooling of a folder that does not name one.
+        prompts: replace those of the folder.
 
     Raises:
         FileNotFoundError: no such folder, or a missing file.
@@ -226,17 +222,17 @@ def write(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
         sentence_transformers,
     )
 
-    writer = {
+    writers: dict[str, Callable[[pathlib.Path, Any], Sequence[str]]] = {
         'huggingface': huggingface.write,
         'sentence_transformers': sentence_transformers.write,
         'peft': functools.partial(peft.write, workdir=init),
         'keras_hub': keras_hub.write,
-    }[form]
+    }
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_name(f'.{output.name}.{os.getpid()}')
     partial.mkdir()
     try:
-        dropped = writer(partial, loaded)
+        dropped = writers[form](partial, loaded)
         os.rename(partial, output)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -174,7 +174,7 @@ def write_tensors(
         file.write(len(text).to_bytes(8, 'little') + text)
         for name in sorted(tensors):
             array = np.ascontiguousarray(tensors[name])
-            file.write(array.reshape(-1).view(np.uint8))
+            file.write(array.reshape(-1).view(np.uint8).data)
 
 
 @contextlib.contextmanager
@@ -197,11 +197,17 @@ def read_tensor(path: pathlib.Path, name: str) -> np.ndarray | None:
         return file.get_tensor(name) if name in file.keys() else None
 
 
+def _read_named(path: pathlib.Path, name: str) -> np.ndarray:
+    """Reads one array that a file has, unchecked."""
+    with _safetensors(path) as file:
+        return file.get_tensor(name)
+
+
 class Unread(Mapping[str, np.ndarray]):
     """Arrays by name, each of which is read at every access.
 
     Attributes:
-        readers: by name, the functions that read them.
+        readers: functions that read them, by name.
     """
 
     def __init__(self, readers: Mapping[str, Callable[[], np.ndarray]]):
@@ -243,7 +249,7 @@ def _undamaged(path: pathlib.Path, hold: Callable[[Unread], Any]) -> Any:
     """Opens named arrays, applies `hold`, and compares the digest."""
     with _safetensors(path) as file:
         metadata, names = file.metadata() or {}, list(file.keys())
-    readers = {n: functools.partial(read_tensor, path, n) for n in names}
+    readers = {n: functools.partial(_read_named, path, n) for n in names}
     tensors = hold(Unread(readers))
     # A file that another library wrote has no digest.
     if metadata.get(DIGEST, digest := _digest(tensors)) != digest:
@@ -284,7 +290,7 @@ def _digest(tensors: Mapping[str, Any]) -> str:
     for name in sorted(tensors):
         array = np.ascontiguousarray(tensors[name])
         hashed.update(f'{name} {array.dtype} {array.shape}'.encode())
-        hashed.update(array.reshape(-1).view(np.uint8))
+        hashed.update(array.reshape(-1).view(np.uint8).data)
     return hashed.hexdigest()
 
 

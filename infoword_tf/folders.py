@@ -19,15 +19,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from infoword_tf import files, hub
 from infoword_tf.choices import SETTINGS, flags_of
 from infoword_tf.errors import InputError, UsageError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 # Raised when `convert` makes another workdir of the same folder.
 _FORM = 6
-Choices = TypeVar('Choices')
+Choices = TypeVar('Choices', bound='DataclassInstance')
 Convert = Callable[[pathlib.Path, pathlib.Path], None]
 NOTE = 'note: '  # begins lines about weights that were not converted
 _CONFIG, _MODULES = 'config.json', 'modules.json'
@@ -92,7 +95,7 @@ def workdir_of(
     """Converts a public folder, once; returns any other folder unchanged.
 
     Args:
-        folder: of a model, or hf://OWNER/NAME[@REVISION].
+        folder: path of a model, or hf://OWNER/NAME[@REVISION].
         convert: converts (folder, workdir) in this process; None: a process of
             its own converts, since this one has not chosen its devices yet.
 
@@ -180,7 +183,7 @@ def with_workdirs(
         choices: a dataclass of flags; those that are a `model`, and such
             settings, may name folders.
         chosen: the explicit ones, by name.
-        convert: as of `workdir_of`.
+        convert: converts a folder, see `workdir_of`.
 
     Returns:
         The choices, with workdirs. (`chosen` is what people have typed: flags
@@ -202,7 +205,7 @@ def with_workdirs(
         if value and known is not None and known.model:
             settings[name] = str(workdir_of(value, convert))
     if settings:
-        changes[SETTINGS] = {**choices.settings, **settings}
+        changes[SETTINGS] = {**getattr(choices, SETTINGS), **settings}
     return dataclasses.replace(choices, **changes) if changes else choices
 
 

@@ -17,11 +17,14 @@ import pathlib
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from infoword_tf.errors import InputError
 
-Choices = TypeVar('Choices')
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Choices = TypeVar('Choices', bound='DataclassInstance')
 PREFIX = 'hf://'
 _DATASETS = f'{PREFIX}datasets/'
 _FORM = re.compile(

@@ -59,7 +59,6 @@ class PrepareChoices:
     vocab: str | None = again(TextChoices, 'vocab', None)
     vocab_size: int | None = again(TextChoices, 'vocab_size', None)
     lower_case: bool | None = again(TextChoices, 'lower_case', None)
-    language_exponent: float = 1.0
     output: str | None = flag(None, 'Folder for the store.')
     shard_size: float = flag(
         64.0, 'Megabytes of text in a shard.', at_least=1e-4)
@@ -68,6 +67,18 @@ class PrepareChoices:
     beam_options: tuple[str, ...] = flag(
         (), 'Shards are made by a pipeline of Apache Beam with these options, '
         "as runner=DirectRunner (pip install -e '.[beam]').")
+
+    @property
+    def of_text(self) -> TextChoices:
+        """Choices of the text and of the tokenizer."""
+        return TextChoices(
+            corpus=self.corpus,
+            heldout=self.heldout,
+            tokenizer=self.tokenizer,
+            vocab=self.vocab,
+            vocab_size=self.vocab_size,
+            lower_case=self.lower_case,
+        )
 
 
 def _begin(threads: int, parent: int) -> None:
@@ -121,14 +132,16 @@ def _in_processes(job: Job, numbers: Sequence[int], processes: int) -> None:
             pool.shutdown(cancel_futures=True)
 
 
-def _check(choices: PrepareChoices) -> None:
-    """Raises UsageError for wrong choices, before anything is read."""
-    commands.require(vars(choices), corpus='a text', output='a folder for it')
-    if '://' in choices.output:
+def _check(choices: PrepareChoices) -> pathlib.Path:
+    """Returns --output; UsageError: wrong choices, before anything is read."""
+    _, output = commands.require(
+        vars(choices), corpus='a text', output='a folder for it'
+    )
+    if '://' in output:
         raise errors.UsageError(
             'remote_output',
-            f'--output={choices.output} is no folder of this machine; write to '
-            'one, and copy it there (gsutil, rclone)',
+            f'--output={output} is no folder of this machine; write to one, '
+            'and copy it there (gsutil, rclone)',
         )
     for name in ('corpus', 'heldout'):
         values = values_of(getattr(choices, name))
@@ -144,7 +157,7 @@ def _check(choices: PrepareChoices) -> None:
         raise errors.UsageError(
             'prepared_already', f'--corpus={name} is prepared already'
         )
-    opened.choose_tokenizer(choices)  # raises
+    opened.choose_tokenizer(choices.of_text)  # raises
     if choices.beam_options:
         if choices.processes:
             raise errors.UsageError(
@@ -154,6 +167,7 @@ def _check(choices: PrepareChoices) -> None:
                 'one of the two',
             )
         commands.import_extra('apache_beam', 'beam', '--beam_options')
+    return pathlib.Path(output).expanduser()
 
 
 @commands.takes(PrepareChoices)
@@ -167,11 +181,11 @@ def run(choices: PrepareChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         RuntimeError: another command writes to the folder.
     """
     del chosen
-    _check(choices)
-    folder = pathlib.Path(choices.output).expanduser()
-    (name,), heldout = map(values_of, (choices.corpus, choices.heldout))
+    folder = _check(choices)
+    (name,) = values_of(choices.corpus)
+    heldout = next(iter(values_of(choices.heldout)), None)
     with files.locked(folder):
-        corpus = corpora.open_corpus(name, *heldout)
+        corpus = corpora.open_corpus(name, heldout)
         decisive = _decisive(choices, corpus)
         if (folder / sharded.INDEX).exists():
             store = sharded.open_prepared(folder)
@@ -180,11 +194,13 @@ def run(choices: PrepareChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             store.check()
         else:
             job = Job(
-                folder, name, *(heldout or [None]),
-                max(1, int(choices.shard_size * MEGABYTE)),
-                None if corpus.rule is None else corpus.rule(),
-                corpus.fingerprint,
-            )  # fmt: skip
+                output=folder,
+                corpus=name,
+                heldout=heldout,
+                shard_size=max(1, int(choices.shard_size * MEGABYTE)),
+                rule=None if corpus.rule is None else corpus.rule(),
+                text=corpus.fingerprint,
+            )
             sharding.chunks.cache_clear()
             sharding.tokenizer.cache_clear()
             _start(choices, job, corpus, decisive)
@@ -214,7 +230,7 @@ def _decisive(
 ) -> dict[str, Any]:
     """Returns all that decides the bytes of a store."""
     values = dataclasses.asdict(choices)
-    for name in ('output', 'processes', 'beam_options', 'language_exponent'):
+    for name in ('output', 'processes', 'beam_options'):
         del values[name]
     for name in ('corpus', 'heldout'):
         values[name] = values_of(values[name])
@@ -261,7 +277,9 @@ def _start(
             f'--output={job.output} holds {min([*others, WORK])} and is no '
             'store; name another folder',
         )
-    tokenizer = opened.open_tokenizer(choices, {'': corpus}, files.cache_dir())
+    tokenizer = opened.open_tokenizer(
+        choices.of_text, {'': corpus}, files.cache_dir()
+    )
     work.mkdir(exist_ok=True)
     with files.written(work / type(tokenizer).file) as partial:
         tokenizer.write(partial)

@@ -471,7 +471,7 @@ FREE = {
     'export.search': (
         'corpus', 'critic', 'first', 'rerank', 'rerank_top',
     ),
-    'infoword_tf.prepare': ('beam_options', 'language_exponent'),
+    'infoword_tf.prepare': ('beam_options',),
     'infoword_tf.train': (
         'minutes', 'strategy', 'logical_cpus', 'xla', 'epochs',
     ),

@@ -4,7 +4,6 @@ Glossary of shapes: E held-out sequences.
 """
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import numpy as np
 from infoword_tf import errors, views
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.mixture import Mixture, mixed
-from infoword_tf.data.source import Source
+from infoword_tf.data.source import StepReader
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.data.store import Store
 from infoword_tf.data.text_pairs import TextPairs
@@ -25,7 +24,8 @@ HELDOUT_SEED = 20190  # held-out text is masked alike in every run
 HELDOUT_SEQUENCES = 512
 HELDOUT_BATCH = 32
 
-Text = Store | Mixture | Examples | TextPairs | ParallelText
+Single = Store | Examples | TextPairs | ParallelText
+Text = Single | Mixture
 
 
 class RunInputs(NamedTuple):
@@ -33,7 +33,8 @@ class RunInputs(NamedTuple):
 
     Attributes:
         text: a corpus, or a mixture of languages.
-        examples, pairs, translations: labelled, by people, of two languages.
+        examples, pairs, translations: labelled texts, pairs by people, texts
+            of two languages.
     """
 
     text: Store | Mixture | None = None
@@ -52,7 +53,7 @@ def open_source(
     batch_size: int,
     seed: int,
     **arguments: Any,
-) -> Source:
+) -> StepReader:
     """Opens a source as a plan says, for batches of `batch_size`."""
     if source_spec.source not in SOURCES:
         raise errors.InputError(
@@ -61,15 +62,10 @@ def open_source(
             f'{", ".join(SOURCES)}',
         )
     kind = SOURCES[source_spec.source]
+    arguments = {**dict(source_spec.arguments), **arguments}
     if isinstance(store, Mixture):
-        kind = functools.partial(mixed, kind)
-    return kind(
-        store,
-        batch_size=batch_size,
-        seed=seed,
-        **dict(source_spec.arguments),
-        **arguments,
-    )
+        return mixed(kind, store, batch_size, seed, **arguments)
+    return kind(store, batch_size=batch_size, seed=seed, **arguments)
 
 
 def open_sources(
@@ -81,21 +77,31 @@ def open_sources(
     pairs: TextPairs | None = None,
     translations: ParallelText | None = None,
     shuffle_block: int | None = None,
-) -> dict[SourceSpec, Source]:
+) -> dict[SourceSpec, StepReader]:
     """Opens all sources of a plan, for training; see `open_source`.
 
     Args:
         shuffle_block: tokens of a block, of sources that shuffle by blocks.
+
+    Raises:
+        ValueError: a view reads text of a kind that is not there.
     """
     inputs = RunInputs(store, examples, pairs, translations)
     sources = {}
     for source_spec in plan.source_specs:
+        text = inputs.of(source_spec)
+        if text is None:
+            raise errors.InputError(
+                'source_without_text',
+                f'the rows {", ".join(plan.readers(source_spec))} read '
+                f'{source_spec.reads}, of which there is none',
+            )
         kind = SOURCES[source_spec.source]
         arguments = dict(kind.in_training)
         if kind.by_blocks:
             arguments['shuffle_block'] = shuffle_block
         sources[source_spec] = open_source(
-            inputs.of(source_spec), source_spec, batch_size, seed, **arguments
+            text, source_spec, batch_size, seed, **arguments
         )
     return sources
 
@@ -140,11 +146,13 @@ class Batches:
     """Global batch of every step, as views.
 
     Attributes:
-        sources, plan, specials: what is read, and how.
-        seed: of the draws.
+        sources: texts by the entries of the plan.
+        plan: views and draws of the run.
+        specials: ids of special tokens.
+        seed: number that decides the draws.
     """
 
-    sources: Mapping[SourceSpec, Source]
+    sources: Mapping[SourceSpec, StepReader]
     plan: Plan
     specials: views.Specials
     seed: int
@@ -235,8 +243,10 @@ def heldout_views(
     run. Sequences that continue from step to step lie one step after the other.
 
     Args:
-        store, plan, specials, examples, pairs, translations: what is read, and
-            how; views whose text is None are omitted.
+        store, examples, pairs, translations: texts; views whose text is None
+            are omitted.
+        plan: views and draws of the run.
+        specials: ids of special tokens.
         most: sequences of a corpus; None: HELDOUT_SEQUENCES.
 
     Raises:
@@ -244,11 +254,16 @@ def heldout_views(
     """
     drawn: dict[str, tuple[Any, Any]] = {}
     multiple = 1  # E is a multiple of it
-    inputs = RunInputs(store, examples, pairs, translations)
+    texts: dict[str, Single | None] = {
+        'text': store,
+        'examples': examples,
+        'pairs': pairs,
+        'translations': translations,
+    }
     for source_spec in plan.source_specs:
         source = SOURCES[source_spec.source]
         arguments = dict(source_spec.arguments)
-        text = inputs.of(source_spec)
+        text = texts[source_spec.reads]
         if text is None:
             continue
         capacity = source.capacity(text, **arguments)
@@ -271,8 +286,11 @@ def heldout_views(
         steps = max(1, min(most or HELDOUT_SEQUENCES, capacity) // batch)
         draws_of_steps = [batches.draw(step) for step in range(steps)]
         for name in draws_of_steps[0]:
-            texts, draws = zip(*(x[name] for x in draws_of_steps), strict=True)
-            drawn[name] = _joined(texts), _joined(draws)
+            pairs_of = [x[name] for x in draws_of_steps]
+            drawn[name] = (
+                _joined([text for text, _ in pairs_of]),
+                _joined([draw for _, draw in pairs_of]),
+            )
     made_views = Batches({}, plan, specials, HELDOUT_SEED).make(drawn)
     if not made_views:
         return {}

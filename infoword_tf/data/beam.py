@@ -17,8 +17,8 @@ def make(job: Job, numbers: Sequence[int], options: Sequence[str]) -> None:
 
     Args:
         job: its text and its folder have the same names on every worker.
-        numbers: of the shards.
-        options: of the pipeline, as `runner=DirectRunner`.
+        numbers: shards to write.
+        options: settings of the pipeline, as `runner=DirectRunner`.
 
     Raises:
         RuntimeError: the pipeline failed, or ended without all shards.

@@ -29,8 +29,8 @@ class BitextFile(NamedTuple):
     """Table, or pair of aligned files.
 
     Attributes:
-        paths: of a table, or of two files that are aligned.
-        languages: of a and b.
+        paths: a table, or two files that are aligned.
+        languages: codes of a and b.
         ordered: whether `languages` are in the order of the columns.
     """
 

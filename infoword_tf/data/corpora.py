@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from infoword_tf import errors, files
@@ -17,6 +17,8 @@ from infoword_tf.data import prepared, pydocs, readers, sharded, textfiles
 from infoword_tf.data.documents import Document
 
 Documents = Callable[[], Iterator[Document]]  # begins a new pass over them
+# Documents, and how many records have no text; None: not counted.
+Counted = Generator[Document, None, int | None]
 
 
 class Corpus(NamedTuple):
@@ -25,7 +27,7 @@ class Corpus(NamedTuple):
     Attributes:
       fingerprint: hexadecimal; changes when the text would. Stores and learned
         vocabularies lie in the cache under keys made of it.
-      train: in the same order in every pass.
+      train: documents, in the same order in every pass.
       heldout: likewise; none of its documents is in `train`.
       every: the whole corpus in order; None where held-out text has a name of
         its own (files, a split).
@@ -54,7 +56,7 @@ class CorpusChunk(NamedTuple):
     """
 
     kind: str
-    read: Documents
+    read: Callable[[], Counted]
 
 
 def chunks_of(corpus: Corpus, size: int) -> list[CorpusChunk]:
@@ -62,7 +64,16 @@ def chunks_of(corpus: Corpus, size: int) -> list[CorpusChunk]:
     if corpus.chunks is not None:
         return corpus.chunks(size)
     kinds = {'train': corpus.train, 'heldout': corpus.heldout}
-    return [CorpusChunk(kind, read) for kind, read in kinds.items()]
+    return [
+        CorpusChunk(kind, functools.partial(_uncounted, read))
+        for kind, read in kinds.items()
+    ]
+
+
+def _uncounted(read: Documents) -> Counted:
+    """Yields the documents of a pass."""
+    yield from read()
+    return None
 
 
 def whole(name: str) -> tuple[str, Documents]:
@@ -71,6 +82,11 @@ def whole(name: str) -> tuple[str, Documents]:
     return corpus.fingerprint, corpus.every or (
         lambda: itertools.chain(corpus.train(), corpus.heldout())
     )
+
+
+def no_documents() -> Iterator[Document]:
+    """Reads the held-out text of a corpus that holds none out."""
+    return iter(())
 
 
 def open_corpus(
@@ -128,9 +144,9 @@ def chained(corpora: Sequence[Corpus]) -> Corpus:
     return Corpus(
         ' and '.join(corpus.name for corpus in corpora),
         '-'.join(corpus.fingerprint for corpus in corpora),
-        of('train'),
-        of('heldout'),
-        of('every') if whole else None,
+        train=of('train'),
+        heldout=of('heldout'),
+        every=of('every') if whole else None,
     )
 
 
@@ -154,9 +170,9 @@ def _pydocs(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     return Corpus(
         'pydocs',
         folder.name.removeprefix('pydocs-'),
-        train,
-        held,
-        lambda: itertools.chain(train(), held()),
+        train=train,
+        heldout=held,
+        every=lambda: itertools.chain(train(), held()),
     )
 
 
@@ -172,11 +188,11 @@ def _by_hash(
     return Corpus(
         name,
         fingerprint,
-        lambda: textfiles.train(every(), rule()),
-        lambda: textfiles.heldout(every(), rule()),
-        every,
-        chunks,
-        rule,
+        train=lambda: textfiles.train(every(), rule()),
+        heldout=lambda: textfiles.heldout(every(), rule()),
+        every=every,
+        chunks=chunks,
+        rule=rule,
     )
 
 
@@ -200,7 +216,7 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
 
     def every(
         split: str, examples: prepared.ExampleRange = prepared.ALL
-    ) -> Iterator[Document]:
+    ) -> Generator[Document, None, None]:
         return prepared.read_documents(dataset, split, feature, examples)
 
     def chunks(size: int) -> list[CorpusChunk]:
@@ -215,11 +231,10 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
 
     used = [split for split in (train, heldout) if split]
     of_all = f'tfds:{spec}', prepared.fingerprint(dataset, feature, used)
-    of_train, of_heldout = (
-        functools.partial(every, split) for split in (train, heldout)
-    )
+    of_train = functools.partial(every, train)
     if heldout is None:
         return _by_hash(*of_all, of_train, chunks)
+    of_heldout = functools.partial(every, heldout)
     return Corpus(*of_all, of_train, of_heldout, chunks=chunks)
 
 
@@ -241,9 +256,13 @@ def _store(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
         )
 
     return Corpus(
-        f'store:{spec}', opened.fingerprint, no_text, no_text, no_text,
+        f'store:{spec}',
+        opened.fingerprint,
+        train=no_text,
+        heldout=no_text,
+        every=no_text,
         store=opened,
-    )  # fmt: skip
+    )
 
 
 def _files(
@@ -255,9 +274,13 @@ def _files(
     name = f'{kind}:{spec}'
     if heldout is None and kind == 'lines':
         return Corpus(
-            name, _fingerprint(reader.key, paths, []), every, lambda: iter(()),
-            every, _chunks({'train': (reader, paths)}),
-        )  # fmt: skip
+            name,
+            _fingerprint(reader.key, paths, []),
+            train=every,
+            heldout=no_documents,
+            every=every,
+            chunks=_chunks({'train': (reader, paths)}),
+        )
     if heldout is None:
         key = _fingerprint(f'{reader.key}, split', paths, [])
         return _by_hash(name, key, every, _chunks({'every': (reader, paths)}))
@@ -273,11 +296,15 @@ def _files(
             'be trained on. Narrow one of the patterns.',
         )
     key = ' '.join(dict.fromkeys((reader.key, other.key)))
-    both = {'train': (reader, paths), 'heldout': (other, heldout_paths)}
     return Corpus(
-        name, _fingerprint(key, paths, heldout_paths), every, every_heldout,
-        chunks=_chunks(both),
-    )  # fmt: skip
+        name,
+        _fingerprint(key, paths, heldout_paths),
+        train=every,
+        heldout=every_heldout,
+        chunks=_chunks(
+            {'train': (reader, paths), 'heldout': (other, heldout_paths)}
+        ),
+    )
 
 
 def _opened(
@@ -334,7 +361,7 @@ def _fingerprint(
     return digest.hexdigest()
 
 
-CORPORA = {
+CORPORA: dict[str, Callable[[str, str | None, pathlib.Path], Corpus]] = {
     'pydocs': _pydocs,
     **{
         kind: functools.partial(_files, kind)

@@ -15,7 +15,7 @@ import functools
 import math
 import types
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.text.template import Template
 
 
+# X times (n first texts, n second texts or None).
+Sides = tuple[Sequence[str], Sequence[str] | None]
 # Of `best_width`: how many wider sequences are tried, the fewest sequences, and
 # the T at which attention costs as much as all else (measured at 384 wide,
 # where each token of 432 costs a tenth more than each of 288).
@@ -42,11 +44,12 @@ class Examples(NamedTuple):
         begins: [n X + 1] int64: text k of example i is `ids[begins[i X + k]:
             begins[i X + k + 1]]`.
         places: [n X] int32, where in each text its pooled state is.
-        targets: by row, [n, ...], see `views.examples.Labelled`.
-        candidates: by row, [n, 2] int32, see `views.examples.Labelled`.
-        counts: by row, [C] int64: how often each b occurs.
+        targets: b by row, [n, ...], see `views.examples.Labelled`.
+        candidates: numbers by row, [n, 2] int32, see
+            `views.examples.Labelled`.
+        counts: occurrences of each b, by row, [C] int64.
         texts: X.
-        of_tokens: by row, [tokens, ...]: b of each token.
+        of_tokens: b of each token, by row, [tokens, ...].
     """
 
     ids: np.ndarray
@@ -151,9 +154,26 @@ class Examples(NamedTuple):
         )
 
 
+class Batchable(Protocol):
+    """Examples that `ExampleSource` can read; each has X texts."""
+
+    @property
+    def texts(self) -> int:
+        """Number X of texts."""
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Tokens of each example, [n] int64."""
+
+    def batch(
+        self, numbers: np.ndarray, slots: np.ndarray, width: int
+    ) -> Labelled:
+        """Reads examples [B]; see `Examples.batch`."""
+
+
 def format_texts(
     template: 'Template',
-    texts: Sequence[Sequence[str]],
+    texts: Sequence[Sides],
     max_length: int | Sequence[int],
     targets: Mapping[str, np.ndarray],
     counts: Mapping[str, np.ndarray] = types.MappingProxyType({}),
@@ -172,32 +192,35 @@ def format_texts(
     """
     k, n = len(texts), len(texts[0][0])
     layout = template.layout
-    if np.ndim(max_length) == 0:
-        max_length = [max_length] * k
-    ids, segments, lengths, places, cut = [], [], [], [], 0
+    lengths_of = (
+        max_length if isinstance(max_length, Sequence) else [max_length] * k
+    )
+    ids, segments, lengths, ends_of, cut = [], [], [], [], 0
     for begin in range(0, n, chunk):
-        formatted_texts, longer = [], []
-        for (first, second), most in zip(texts, max_length, strict=True):
-            span = slice(begin, begin + chunk)
-            sides = (
-                first[span],
-                None if second is None else second[span],
-            )
-            formatted = template.format(*sides, most)
-            formatted_texts.append(
-                [None if x is None else x.numpy() for x in formatted]
-            )
-            longer.append(_cut(template, sides, formatted_texts[-1][1], most))
-        width = max(arrays[0].shape[1] for arrays in formatted_texts)
-        column = np.arange(width)
-        padded = [
-            np.pad(arrays[0], [(0, 0), (0, width - arrays[0].shape[1])])
-            for arrays in formatted_texts
+        span = slice(begin, begin + chunk)
+        sides = [
+            (first[span], None if second is None else second[span])
+            for first, second in texts
         ]
-        sizes = np.stack([x[1] for x in formatted_texts], axis=1)  # [n, X]
-        seconds = np.stack(
-            [sz if s is None else s for _, sz, s in formatted_texts], axis=1
-        )
+        formatted = [
+            _formatted(template, x, most)
+            for x, most in zip(sides, lengths_of, strict=True)
+        ]
+        longer = [
+            _cut(template, *x)
+            for x in zip(sides, formatted, lengths_of, strict=True)
+        ]
+        width = max(x.ids.shape[1] for x in formatted)
+        column = np.arange(width)
+        stacked = np.stack(
+            [
+                np.pad(x.ids, [(0, 0), (0, width - x.ids.shape[1])])
+                for x in formatted
+            ],
+            axis=1,
+        )  # [n, X, T]
+        sizes = np.stack([x.sizes for x in formatted], axis=1)  # [n, X]
+        seconds = np.stack([x.seconds for x in formatted], axis=1)
         where = np.where(
             column >= seconds[:, :, None], layout.second_segment, 0
         )
@@ -205,46 +228,69 @@ def format_texts(
         if layout.last_segment is not None:
             where = np.where(last, layout.last_segment, where)
         real = column < sizes[:, :, None]
-        stacked = np.stack(padded, axis=1)
         ends = sizes - 1
         if template.padding is not None:
             pads = ~real | (stacked == template.padding)
             ends = np.where(pads, 0, column).max(axis=-1)
-        places.append(ends.ravel())
+        ends_of.append(ends.ravel())
         ids.append(stacked[real])
         segments.append(where[real])
         lengths.append(sizes.ravel())
         cut += int(np.any(longer, axis=0).sum())
     sizes = np.concatenate(lengths) if lengths else np.zeros(0, np.int64)
-    places = np.concatenate(places) if lengths else sizes
+    places = np.concatenate(ends_of) if lengths else sizes
     if layout.first:
         places = np.zeros_like(sizes)
     examples = Examples(
-        np.concatenate(ids).astype(np.int32),
-        np.concatenate(segments).astype(np.int8),
-        np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]),
-        places.astype(np.int32),
-        dict(targets),
+        ids=np.concatenate(ids).astype(np.int32),
+        segments=np.concatenate(segments).astype(np.int8),
+        begins=np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]),
+        places=places.astype(np.int32),
+        targets=dict(targets),
         counts=dict(counts),
         texts=k,
     )
     return examples, cut
 
 
+class _Formatted(NamedTuple):
+    """Texts in the form that `Template.format` makes.
+
+    Attributes:
+        ids: [n, T] int32.
+        sizes: [n] int32, tokens of each.
+        seconds: [n] int32, place of each second text; the end without one.
+    """
+
+    ids: np.ndarray
+    sizes: np.ndarray
+    seconds: np.ndarray
+
+
+def _formatted(
+    template: 'Template', sides: Sides, max_length: int
+) -> _Formatted:
+    """Tokenizes and formats texts, or pairs of texts."""
+    ids, sizes, begins = template.format(*sides, max_length)
+    seconds = sizes if begins is None else begins
+    return _Formatted(ids.numpy(), sizes.numpy(), seconds.numpy())
+
+
 def _cut(
-    template: 'Template',
-    sides: tuple[Sequence[str], Sequence[str] | None],
-    lengths: np.ndarray,
-    max_length: int,
+    template: 'Template', sides: Sides, formatted: _Formatted, max_length: int
 ) -> np.ndarray:
     """Returns which texts are truncated, [n] bool."""
-    cut = np.zeros(len(lengths), bool)
+    cut = np.zeros(len(formatted.sizes), bool)
     # A text of exactly `max_length` tokens may fit.
-    full = np.flatnonzero(lengths == max_length)
+    full = np.flatnonzero(formatted.sizes == max_length)
     if len(full):
-        texts = (None if x is None else [x[i] for i in full] for x in sides)
-        _, uncut, _ = template.format(*texts, max_length + 1)
-        cut[full] = uncut.numpy() > max_length
+        first, second = sides
+        again = (
+            [first[i] for i in full.tolist()],
+            None if second is None else [second[i] for i in full.tolist()],
+        )
+        uncut = _formatted(template, again, max_length + 1)
+        cut[full] = uncut.sizes > max_length
     return cut
 
 
@@ -252,7 +298,7 @@ class Strata:
     """Strata of length, of which each update has one example each.
 
     Attributes:
-        updates: of an epoch, in which no example comes twice.
+        updates: number of them in an epoch, in which no example comes twice.
         longest: [B] int64, sizes that no example of each stratum exceeds.
     """
 
@@ -292,20 +338,25 @@ def longest(sizes: np.ndarray, count: int) -> np.ndarray:
     return sizes[np.arange(1, count + 1) * updates - 1 + rest]
 
 
-class ExampleSource(Source):
-    """Examples of which B make an update, in S sequences of T tokens.
+class ExampleOrder(Source):
+    """Order in which examples are read: B an update, in S sequences.
 
     Held-out examples are one batch.
+
+    Attributes:
+        width: T.
+        slots: [S, J] int32, which examples share a sequence; -1: none.
     """
 
     whole = True
-    too_little = 'there is no held-out example'
     in_training = types.MappingProxyType({'stratified': True})
     by_length = True
+    width: int
+    slots: np.ndarray
 
     def __init__(
         self,
-        store: Examples,
+        store: Batchable,
         length: int,
         batch_size: int,
         seed: int,
@@ -345,12 +396,6 @@ class ExampleSource(Source):
         self.unify_shapes([self])
 
     @classmethod
-    def capacity(cls, store: Examples, length: int) -> int:
-        """Returns the number of examples."""
-        del length
-        return store.size
-
-    @classmethod
     def unify_shapes(cls, sources: Sequence[Self]) -> None:
         """Packs the examples of all sources into sequences of one shape."""
         width = max(x.least for x in sources)
@@ -370,21 +415,35 @@ class ExampleSource(Source):
         numbers = self.strata.members(step)
         if self.groups:
             epoch = step // self.updates
-            drawn = (self.groups[number] for number in numbers)
             # Groups begin at different examples, the longest not together.
             numbers = np.array([
-                group[(epoch + number) % len(group)]
-                for number, group in zip(numbers, drawn, strict=True)
+                self.groups[i][(epoch + i) % len(self.groups[i])]
+                for i in numbers.tolist()
             ])  # fmt: skip
         return self.store.batch(numbers, self.slots, self.width)
 
 
-def pad_shapes(sources: Sequence[Any]) -> None:
-    """Gives sources the most sequences, examples a sequence, and tokens.
+class ExampleSource(ExampleOrder):
+    """Examples of which B make an update, in S sequences of T tokens."""
 
-    Args:
-        sources: with `slots` [S, J] and `width`, which are replaced.
-    """
+    too_little = 'there is no held-out example'
+
+    @classmethod
+    def capacity(cls, store: Examples, length: int) -> int:
+        """Returns the number of examples."""
+        del length
+        return store.size
+
+
+class Packed(Protocol):
+    """Fields of a source that `pad_shapes` changes; see `ExampleOrder`."""
+
+    width: int
+    slots: np.ndarray
+
+
+def pad_shapes(sources: Sequence[Packed]) -> None:
+    """Gives sources the most sequences, examples a sequence, and tokens."""
     sequences, slots = np.max([x.slots.shape for x in sources], axis=0)
     width = max(x.width for x in sources)
     for source in sources:
@@ -404,7 +463,7 @@ def best_width(updates: Sequence[np.ndarray], least: int) -> int:
 
     Args:
         updates: sizes [B] int of the examples of an update, of each source.
-        least: T of the longest, a multiple of MULTIPLE.
+        least: tokens of the longest, a multiple of MULTIPLE.
 
     Returns:
         T, a multiple of MULTIPLE, at most twice the least.

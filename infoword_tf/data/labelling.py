@@ -14,15 +14,15 @@ out.
 import collections
 import itertools
 import json
-import operator
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.data.tables import Table, column_of
 
+Item = TypeVar('Item')
 _SUBSET_SEED = 0, 0
 _LARGEST = 3e38  # of float32
 _LETTERS = 40  # of a cell in a message
@@ -79,7 +79,7 @@ class TableExamples(NamedTuple):
         second: texts; None: there is one text an example.
         labels: names of classes; None: unknown, or not read.
         scores: [n] float32; likewise.
-        where: as of the table.
+        where: place of the table.
         lines: [n] int64 numbers of lines.
         choices: texts among which the label chooses, n of each choice; None:
             the classes are the same for all.
@@ -107,18 +107,25 @@ class TableExamples(NamedTuple):
             return self
         chosen = subset(len(self.first), count)
 
-        def taken(values: list[Any] | None) -> list[Any] | None:
-            return values and [values[i] for i in chosen]
+        def taken(values: list[Item]) -> list[Item]:
+            return [values[i] for i in chosen]
 
         return self._replace(
             first=taken(self.first),
-            second=taken(self.second),
-            labels=taken(self.labels),
+            second=self.second and taken(self.second),
+            labels=self.labels and taken(self.labels),
             scores=None if self.scores is None else self.scores[chosen],
             lines=self.lines[chosen],
-            choices=self.choices and list(map(taken, self.choices)),
-            label_sets=taken(self.label_sets),
+            choices=self.choices and [taken(x) for x in self.choices],
+            label_sets=self.label_sets and taken(self.label_sets),
         )
+
+    @property
+    def label_names(self) -> list[frozenset[str]]:
+        """Names of the labels of each example, one or several."""
+        if self.label_sets is not None:
+            return self.label_sets
+        return [frozenset([label]) for label in self.labels or ()]
 
 
 def examples_of(table: Table, columns: TableColumns) -> TableExamples:
@@ -135,10 +142,12 @@ def examples_of(table: Table, columns: TableColumns) -> TableExamples:
             empty; with file and line.
     """
     names, label = columns.names, columns.label
-    of_class = not (columns.regress or columns.choices or columns.label_columns)
-    of_class = of_class and label in table.classes
-    known = table.classes[label] if of_class else ()
-    drop = {*columns.drop, *(('', '-1') if of_class else ())}
+    known: tuple[str, ...] = ()
+    drop = {*columns.drop}
+    by_class = not (columns.regress or columns.choices or columns.label_columns)
+    if by_class and label is not None and label in table.classes:
+        known = table.classes[label]
+        drop |= {'', '-1'}
     cells, lines, left_out = _cells_of(table, columns, drop)
     if not lines:
         raise errors.InputError(
@@ -146,7 +155,7 @@ def examples_of(table: Table, columns: TableColumns) -> TableExamples:
             f'{table.where} has no rows'
             + (' with a label' if left_out else ''),
         )
-    notes = ()
+    notes: tuple[str, ...] = ()
     if left_out:
         count, marks = left_out.total(), ', '.join(map(repr, left_out))
         notes = (
@@ -156,7 +165,7 @@ def examples_of(table: Table, columns: TableColumns) -> TableExamples:
     where = [f'{table.where}, line {line}' for line in lines]
     several = columns.label_columns
     labels = cells[-1] if label and not several else None
-    if known:
+    if labels is not None and known:
         labels = [_named(*x, known) for x in zip(labels, where, strict=True)]
     scores = label_sets = None
     if several:
@@ -185,14 +194,15 @@ def _cells_of(
 
     Args:
         table: read to its end.
-        columns: of the task.
+        columns: names of columns in it, and how cells are read.
         drop: labels of rows that are left out.
 
     Returns:
         Cells by column; the numbers of lines; and how often each label was
         left out.
     """
-    names, lines, left_out = columns.names, [], collections.Counter()
+    names, lines = columns.names, []
+    left_out: collections.Counter[str] = collections.Counter()
     places = [column_of(table, name) for name in names]
     cells_of: list[list[str]] = [[] for _ in names]
     texts = len(names) - len(columns.labels_in)
@@ -286,7 +296,7 @@ def _check_single(labels: Sequence[str], where: Sequence[str]) -> None:
     """Raises ValueError for a list among labels, or one in Python's syntax.
 
     Args:
-        labels: of all examples.
+        labels: cells of all examples.
         where: the place of each, for the message.
     """
     for cell, place in zip(labels, where, strict=True):
@@ -362,15 +372,20 @@ def subset(total: int, count: int) -> np.ndarray:
 
 def joined(examples: TableExamples, more: TableExamples) -> TableExamples:
     """Joins examples of two tables of the same columns, without labels."""
+    second = choices = None
+    if examples.second is not None and more.second is not None:
+        second = examples.second + more.second
+    if examples.choices is not None and more.choices is not None:
+        both = zip(examples.choices, more.choices, strict=True)
+        choices = [one + other for one, other in both]
     return examples._replace(
         first=examples.first + more.first,
-        second=examples.second and examples.second + more.second,
+        second=second,
         labels=None,
         label_sets=None,
         scores=None,
         lines=np.concatenate([examples.lines, more.lines]),
-        choices=examples.choices
-        and [*map(operator.add, examples.choices, more.choices)],
+        choices=choices,
     )
 
 
@@ -396,20 +411,18 @@ def classes(examples: TableExamples) -> list[str]:
         ValueError: there is one label, of which nothing can be learned; or
             none, where a text may have several.
     """
+    labels = {label for labels in examples.label_names for label in labels}
     if examples.label_sets is not None:
-        labels = set().union(*examples.label_sets)
         if not labels:
             raise errors.InputError(
                 'no_label_at_all', f'{examples.where}: no row has a label'
             )
-    else:
-        labels = set(examples.labels)
-        if len(labels) == 1:
-            raise errors.InputError(
-                'one_label_alone',
-                f'{examples.where}: every row is labelled {min(labels)!r}; '
-                'there is nothing to tell apart',
-            )
+    elif len(labels) == 1:
+        raise errors.InputError(
+            'one_label_alone',
+            f'{examples.where}: every row is labelled {min(labels)!r}; '
+            'there is nothing to tell apart',
+        )
     if examples.classes:
         return [name for name in examples.classes if name in labels]
     try:
@@ -438,9 +451,7 @@ def known_labels(examples: TableExamples, known: Sequence[str]) -> np.ndarray:
             for number, name in enumerate(examples.classes)
             if str(number) in numbers
         }
-    sets = examples.label_sets
-    if sets is None:
-        sets = [(label,) for label in examples.labels]
+    sets = examples.label_names
     for i, labels in enumerate(sets):
         for label in labels:
             if label in numbers:

@@ -38,8 +38,8 @@ def as_drawn(counts: Sequence[np.ndarray], shares: np.ndarray) -> np.ndarray:
     """Counts the tokens of a mixture as often as drawn, [V] int64.
 
     Args:
-        counts: [V] of each language.
-        shares: [G] of the updates.
+        counts: occurrences of each token, [V] of each language.
+        shares: parts of the updates, [G].
     """
     total = sum(count.sum() for count in counts)
     p = sum(
@@ -95,9 +95,9 @@ class Mixture(NamedTuple):
     """Stores of several languages.
 
     Attributes:
-        stores: by language, sorted; all have one vocabulary.
-        exponent: of the sizes.
-        weights: by language, instead of sizes; empty: sizes decide.
+        stores: text by language, sorted; all have one vocabulary.
+        exponent: power to which sizes are raised.
+        weights: numbers by language, instead of sizes; empty: sizes decide.
     """
 
     stores: Mapping[str, Store]
@@ -119,8 +119,8 @@ class Mixture(NamedTuple):
         return as_drawn(counts, self.shares)
 
     def sources(
-        self, kind: type[Source], sizes: Sequence[int], seed: int,
-        **arguments: Any,
+        self, kind: type[Source], sizes: Sequence[int] | np.ndarray,
+        seed: int, **arguments: Any,
     ) -> list[Source]:  # fmt: skip
         """Opens a source of each language, with a batch size for each.
 
@@ -155,8 +155,9 @@ class MixedSource:
         )
         count = max(ROUND, len(self.sources))
         self.turns = Turns(apportion(count, mixture.shares), seed, LANGUAGES)
-        single = [source.single for source in self.sources]
-        self.single = None if None in single else sum(single)
+        single = [x.single for x in self.sources if x.single is not None]
+        counted = len(single) == len(self.sources)
+        self.single = sum(single) if counted else None
 
     def batch(self, step: int) -> Any:
         """Returns the global batch of a step, of one language."""
@@ -167,7 +168,7 @@ class MixedSource:
 class MixedRows:
     """Source in which each language has sequences that continue."""
 
-    single = None
+    single: int | None = None
 
     def __init__(
         self, kind: type[Source], mixture: Mixture, batch_size: int, seed: int,

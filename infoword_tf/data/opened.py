@@ -10,13 +10,14 @@ import hashlib
 import itertools
 import math
 import pathlib
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import files
+from infoword_tf import commands, files
 from infoword_tf.choices import (
     VOCAB_SIZE,
     RunChoices,
@@ -29,17 +30,21 @@ from infoword_tf.data import (
     batches,
     corpora,
     documents,
+    pair_tokens,
     parallel,
     text_pairs,
-    translations,
 )
 from infoword_tf.data import store as stores
 from infoword_tf.data.corpora import Corpus
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.mixture import Mixture, shares
+from infoword_tf.data.pair_tokens import TokenizedPairs
+from infoword_tf.data.source import StepReader
 from infoword_tf.data.store import Store
+from infoword_tf.data.text_pairs import TextPairs
+from infoword_tf.data.translations import ParallelText
 from infoword_tf.errors import InputError, UsageError
-from infoword_tf.plan import Plan
+from infoword_tf.plan import Plan, SourceSpec
 from infoword_tf.views import root
 from infoword_tf.views.pair_candidates import Joining
 from infoword_tf.views.sentences import PAIRED
@@ -49,7 +54,7 @@ class OpenedText(NamedTuple):
     """Opened corpora.
 
     Attributes:
-        tokenizer: of all stores.
+        tokenizer: tokenizer of all stores.
         train, heldout: a token store, or a mixture of several languages.
         fingerprint: changes when the text does.
     """
@@ -62,28 +67,16 @@ class OpenedText(NamedTuple):
     @property
     def by_language(self) -> dict[str, tuple[Store, Store]]:
         """Training and held-out store of each language; '' of a single one."""
-        if not isinstance(self.train, Mixture):
-            return {'': (self.train, self.heldout)}
+        train, heldout = map(_stores_of, (self.train, self.heldout))
         return {
-            language: (store, self.heldout.stores[language])
-            for language, store in self.train.stores.items()
+            language: (store, heldout[language])
+            for language, store in train.items()
         }
 
 
-class TokenizedPairs(NamedTuple):
-    """Tokenized texts of --pairs or --parallel.
-
-    Attributes:
-        train, heldout: the examples.
-        fingerprint: changes when the texts do.
-        guides: by flag, folder and digest of the weights of each guide or
-            judge, whose numbers the examples hold.
-    """
-
-    train: text_pairs.TextPairs | translations.ParallelText
-    heldout: text_pairs.TextPairs | translations.ParallelText
-    fingerprint: str
-    guides: Mapping[str, tuple[str, str]] = {}
+def _stores_of(text: Store | Mixture) -> Mapping[str, Store]:
+    """Returns stores by language; '' for a single one."""
+    return text.stores if isinstance(text, Mixture) else {'': text}
 
 
 class RunData(NamedTuple):
@@ -93,15 +86,15 @@ class RunData(NamedTuple):
         started: the `Workdir` of --init; None: there is none.
         text: the corpus; None: no row reads text.
         pairs, translations: likewise the texts of --pairs and --parallel.
-        tokenizer: of all texts.
-        counts: [V] int64, of tokens in what is trained on.
-        batches: of all steps.
+        tokenizer: tokenizer of all texts.
+        counts: [V] int64, occurrences of tokens in what is trained on.
+        batches: global batch of every step.
     """
 
     started: Any
     text: OpenedText | None
-    pairs: TokenizedPairs | None
-    translations: TokenizedPairs | None
+    pairs: TokenizedPairs[TextPairs] | None
+    translations: TokenizedPairs[ParallelText] | None
     tokenizer: Any
     counts: np.ndarray
     batches: batches.Batches
@@ -111,8 +104,8 @@ class RunData(NamedTuple):
         """Tokens of the longest a and b of --pairs; without pairs 0."""
         if self.pairs is None:
             return 0, 0
-        both = self.pairs.train.longest, self.pairs.heldout.longest
-        return tuple(map(max, zip(*both, strict=True)))
+        train, heldout = self.pairs.train.longest, self.pairs.heldout.longest
+        return max(train[0], heldout[0]), max(train[1], heldout[1])
 
 
 def open_data(
@@ -127,10 +120,10 @@ def open_data(
 
     Args:
         choices: checked.
-        plan: of the rows.
+        plan: views, sources and draws of the rows.
         started: the `Workdir` of --init; None: there is none.
-        examples: labelled, to train on; None: no row reads such.
-        texts: by language, the opened corpora; None: they are opened here.
+        examples: labelled texts to train on; None: no row reads such.
+        texts: opened corpora by language; None: they are opened here.
         open_guides: opens the guides and judges of --pairs, by flag.
 
     Raises:
@@ -143,15 +136,7 @@ def open_data(
         bitexts = parallel.read(
             choices.parallel, choices.heldout_parallel, choices.drop_equal
         )
-        spoken = {
-            language: Corpus(
-                f'--parallel ({language})',
-                bitexts.fingerprint,
-                functools.partial(bitexts.documents_of, language),
-                tuple,
-            )
-            for language in bitexts.languages
-        }
+        spoken = _by_side(bitexts)
     text = pairs = parallel_texts = None
     if plan.reads('text'):
         text = open_text(choices, tokenizer, spoken, texts)
@@ -160,14 +145,25 @@ def open_data(
             text = _prompted(text, started.config)
     if plan.reads('pairs'):
         tokenizer, pairs = open_pairs(
-            choices, tokenizer, started and started.config, sides_of(plan),
-            open_guides,
-        )  # fmt: skip
+            choices,
+            tokenizer,
+            started=started and started.config,
+            sides=sides_of(plan),
+            open_guides=open_guides,
+        )
     if bitexts is not None:
         if tokenizer is None:
             tokenizer = open_tokenizer(choices, spoken, files.cache_dir())
-        parallel_texts = _tokenize_translations(choices, tokenizer, bitexts)
-    counts = _token_counts(tokenizer, started, text, pairs, parallel_texts)
+        parallel_texts = pair_tokens.of_translations(
+            choices, tokenizer, bitexts
+        )
+    counts = _token_counts(
+        tokenizer,
+        started,
+        text=text,
+        pairs=pairs,
+        parallel_texts=parallel_texts,
+    )
     sources = batches.open_sources(
         text and text.train, plan, choices.batch_size, choices.seed,
         examples=examples,
@@ -175,6 +171,34 @@ def open_data(
         translations=parallel_texts and parallel_texts.train,
         shuffle_block=choices.shuffle_block,
     )  # fmt: skip
+    _print_single(sources, plan)
+    drawn = batches.Batches(sources, plan, tokenizer.specials, choices.seed)
+    return RunData(
+        started=started,
+        text=text,
+        pairs=pairs,
+        translations=parallel_texts,
+        tokenizer=tokenizer,
+        counts=counts,
+        batches=drawn,
+    )
+
+
+def _by_side(bitexts: text_pairs.PairCorpus) -> dict[str, Corpus]:
+    """Makes corpora of the sides of translations, by language."""
+    return {
+        language: Corpus(
+            f'--parallel ({language})',
+            bitexts.fingerprint,
+            train=functools.partial(bitexts.documents_of, language),
+            heldout=corpora.no_documents,
+        )
+        for language in bitexts.languages
+    }
+
+
+def _print_single(sources: Mapping[SourceSpec, StepReader], plan: Plan) -> None:
+    """Prints how many documents of one sentence are omitted."""
     for source_spec, source in sources.items():
         if source.single is not None:
             print(
@@ -182,10 +206,6 @@ def open_data(
                 f'part in {", ".join(plan.readers(source_spec))}',
                 flush=True,
             )
-    drawn = batches.Batches(sources, plan, tokenizer.specials, choices.seed)
-    return RunData(
-        started, text, pairs, parallel_texts, tokenizer, counts, drawn
-    )
 
 
 def kind_of(vocab: str) -> str:
@@ -344,7 +364,9 @@ def open_tokenizer(
         return kind.read(learned, lower_case)
     began = time.monotonic()
     tokenizer = kind.learn(
-        _to_learn(texts, choices.language_exponent, weights), size, lower_case
+        _to_learn(texts, choices.language_exponent, weights),
+        sys.maxsize if size is None else size,
+        lower_case,
     )
     learned.parent.mkdir(parents=True, exist_ok=True)
     with files.written(learned) as partial:
@@ -406,7 +428,7 @@ def open_text(
     Args:
         tokenizer: that of --init; None: one is chosen.
         more: further text, by language, from which a vocabulary is learned.
-        texts: by language, the opened corpora; None: they are opened here.
+        texts: opened corpora by language; None: they are opened here.
 
     Raises:
         UsageError, ValueError: as `open_corpora` and `open_tokenizer`, or the
@@ -433,26 +455,29 @@ def open_text(
     if len(texts) == 1:
         (train,), (heldout,) = (x.values() for x in splits.values())
         return OpenedText(tokenizer, train, heldout, fingerprint)
-    train, heldout = (
+    trained, held = (
         Mixture(by_language, choices.language_exponent, weights_of(choices))
         for by_language in splits.values()
     )
-    drawn = zip(train.stores, train.shares, strict=True)
+    drawn = zip(trained.stores, trained.shares, strict=True)
     listed = ', '.join(f'{language} {share:.1%}' for language, share in drawn)
     print(f'of the updates: {listed}', flush=True)
-    return OpenedText(tokenizer, train, heldout, fingerprint)
+    return OpenedText(tokenizer, trained, held, fingerprint)
 
 
 def _prompted(text: OpenedText, config: Config) -> OpenedText:
     """Returns a text whose sentences have the default prompt of a config."""
-    prompt = config.prompts.get(config.prompt, '')
+    prompt = ''
+    if config.prompt is not None:
+        prompt = config.prompts.get(config.prompt, '')
     ids = text.tokenizer.tokenize([prompt])[0].numpy().tolist()
 
     def with_prompt(store: Store | Mixture) -> Store | Mixture:
-        if isinstance(store, Mixture):
-            stores = {k: with_prompt(x) for k, x in store.stores.items()}
-            return store._replace(stores=stores)
-        return store._replace(prompt=ids)
+        if isinstance(store, Store):
+            return store._replace(prompt=ids)
+        return store._replace(
+            stores={k: x._replace(prompt=ids) for k, x in store.stores.items()}
+        )
 
     return text._replace(
         train=with_prompt(text.train), heldout=with_prompt(text.heldout)
@@ -502,19 +527,22 @@ def _stores(
             str(documents.SPLITTING),
         ]
     )
-    folder, both = cache / 'stores' / _digest(key), []
-    for split, read in (('train', corpus.train), ('heldout', corpus.heldout)):
+    folder = cache / 'stores' / _digest(key)
+
+    def opened(split: str, kind: str, read: corpora.Documents) -> Store:
         if (folder / split).is_dir():
-            both.append(stores.open_store(folder / split, tokenizer))
-            continue
-        kind = 'training' if split == 'train' else 'held-out'
+            return stores.open_store(folder / split, tokenizer)
         text = stores.peek(
             read(),
             f'--corpus={corpus.name} has no {kind} documents; give more text, '
             'or name held-out files with --heldout=GLOB',
         )
-        both.append(stores.write_store(folder / split, text, tokenizer))
-    return tuple(both)
+        return stores.write_store(folder / split, text, tokenizer)
+
+    return (
+        opened('train', 'training', corpus.train),
+        opened('heldout', 'held-out', corpus.heldout),
+    )
 
 
 def together(
@@ -539,15 +567,15 @@ def open_pairs(
     started: Config | None,
     sides: Mapping[str, Any],
     open_guides: Callable[[], Mapping[str, Any]] = dict,
-) -> tuple[Any, TokenizedPairs]:
+) -> tuple[Any, TokenizedPairs[TextPairs]]:
     """Tokenizes the texts of --pairs.
 
     Args:
         choices: checked.
-        tokenizer: of --init or of a corpus; None: one is learned.
+        tokenizer: that of --init or of a corpus; None: one is learned.
         started: config of --init; None: there is none.
         sides: settings of the view, see `sides_of`.
-        open_guides: as of `open_data`.
+        open_guides: opens guides and judges, see `open_data`.
 
     Returns:
         The tokenizer, with the markers of `sides`, and the examples.
@@ -556,23 +584,25 @@ def open_pairs(
     from infoword_tf.text.layout import LAYOUTS, layout_of
     from infoword_tf.text.template import Template
 
+    [pattern] = commands.require(vars(choices), pairs='files of pairs')
     pairs = text_pairs.read(
-        choices.pairs, choices.pair_columns, choices.heldout_pairs,
-        choices.pair_delimiter, choices.pair_negatives,
-    )  # fmt: skip
+        pattern,
+        choices.pair_columns,
+        heldout=choices.heldout_pairs,
+        delimiter=choices.pair_delimiter,
+        negatives=choices.pair_negatives,
+    )
     print('\n'.join(pairs.notes), flush=True)
     if tokenizer is None:
-        name, documents_of = choices.pairs, pairs.documents
-        corpus = Corpus(name, pairs.fingerprint, documents_of, tuple)
-        tokenizer = open_tokenizer(choices, {'': corpus}, files.cache_dir())
-    prompts, layout = ('', ''), LAYOUTS['bert']
-    if started is not None:
-        prompts = tuple(
-            started.prompt_text(started.prompt_for(role))
-            for role in ('query', 'passage')
+        corpus = Corpus(
+            pattern,
+            pairs.fingerprint,
+            train=pairs.documents,
+            heldout=corpora.no_documents,
         )
+        tokenizer = open_tokenizer(choices, {'': corpus}, files.cache_dir())
+    prompts, layout = _prompts_of(started, sides), LAYOUTS['bert']
     if sides['markers']:
-        prompts = tuple(sides['markers'].split(','))
         tokenizer = added.with_markers(tokenizer, prompts)
     template = Template(tokenizer, layout)
     if started is not None:
@@ -585,7 +615,7 @@ def open_pairs(
         flag.rpartition('.')[0]: guide.numbers for flag, guide in guides.items()
     }
     train, heldout = (
-        _tokenize_pairs(
+        pair_tokens.of_pairs(
             columns, choices, purpose, template=template, prompts=prompts,
             sides=sides, numbers=numbers,
         )._replace(joining=joining)
@@ -608,68 +638,28 @@ def open_pairs(
     return tokenizer, TokenizedPairs(train, heldout, pairs.fingerprint, read)
 
 
-def _tokenize_pairs(
-    columns: Any,
-    choices: RunChoices,
-    purpose: str,
-    template: Any,
-    prompts: tuple[str, ...],
-    sides: Mapping[str, Any],
-    numbers: Mapping[str, Callable[..., np.ndarray]],
-) -> text_pairs.TextPairs:
-    """Tokenizes one part of --pairs, and prints the sizes.
-
-    Args:
-        columns: texts of the part.
-        choices: checked.
-        purpose: of the part, for people.
-        template: special tokens around a text.
-        prompts: before queries, and before passages.
-        sides: settings of the view.
-        numbers: by row, the function of texts that a guide or judge computes.
-    """
-    lengths = tuple(
-        min(choices.seq_len, sides[name] or choices.seq_len)
-        for name in ('query_length', 'passage_length')
+def _prompts_of(
+    started: Config | None, sides: Mapping[str, Any]
+) -> tuple[str, str]:
+    """Returns the prompts of queries and of passages."""
+    if sides['markers']:
+        query, passage = sides['markers'].split(',')
+        return query, passage
+    if started is None:
+        return '', ''
+    query, passage = (
+        started.prompt_text(started.prompt_for(role))
+        for role in ('query', 'passage')
     )
-    part, truncated = text_pairs.tokenized(
-        columns, template, lengths, prompts, numbers, sides['expand']
-    )
-    sizes = ' and '.join(f'{p.size:,}' for p in part.parts)
-    print(
-        f'{choices.pairs}: {sizes} examples {purpose}'
-        + (f', a text of {truncated:,} is truncated' if truncated else ''),
-        flush=True,
-    )
-    return part
-
-
-def _tokenize_translations(
-    choices: RunChoices, tokenizer: Any, bitexts: text_pairs.PairCorpus
-) -> TokenizedPairs:
-    """Tokenizes the texts of --parallel."""
-    print('\n'.join(bitexts.notes), flush=True)
-    truncated, splits = 0, []
-    for columns_of_split in (bitexts.train, bitexts.heldout):
-        by_languages = {}
-        for columns in columns_of_split:  # in the order of their languages
-            tokens = translations.tokenized(columns, tokenizer, choices.seq_len)
-            by_languages['-'.join(columns.languages)] = tokens
-            truncated += int(tokens.truncated.sum())
-        splits.append(
-            translations.ParallelText(by_languages, choices.language_exponent)
-        )
-    if truncated:
-        print(f'of {truncated:,} pairs a text is truncated', flush=True)
-    return TokenizedPairs(*splits, bitexts.fingerprint)
+    return query, passage
 
 
 def _token_counts(
     tokenizer: Any,
     started: Any,
     text: OpenedText | None,
-    pairs: TokenizedPairs | None,
-    parallel_texts: TokenizedPairs | None,
+    pairs: TokenizedPairs[TextPairs] | None,
+    parallel_texts: TokenizedPairs[ParallelText] | None,
 ) -> np.ndarray:
     """Counts tokens, [V] int64: of the corpus, of --init, else of examples."""
     size = len(tokenizer)

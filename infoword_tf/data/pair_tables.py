@@ -60,9 +60,9 @@ class Roles(NamedTuple):
         b: columns of texts that belong to a; each text makes a pair.
         negatives: columns of texts that do not, in order.
         unread: all other columns.
-        most: how many negatives a pair has at most.
-        delimiter: see `tables.open_table`.
-        names: of the columns, where the file has no line of names.
+        most: negatives that a pair has at most.
+        delimiter: character between cells, see `tables.open_table`.
+        names: columns, where the file has no line of names.
     """
 
     where: str
@@ -97,11 +97,11 @@ def roles_of(
     A file that has not changed since an earlier call is not read again.
 
     Args:
-        path: of a table, or of an .arrow.
+        path: name of a table, or of an .arrow.
         columns: names of a, b and negatives, in order; empty: as NAMES says.
             Where the first line has none of them, and as many cells, the file
             has no line of names.
-        negatives: how many a pair has at most; None: all.
+        negatives: most of them in a pair; None: all.
 
     Raises:
         ValueError: the file cannot be read, a column is missing or holds no
@@ -109,7 +109,9 @@ def roles_of(
     """
     state = pathlib.Path(path).stat()
     known = state.st_ino, state.st_dev, state.st_size, state.st_mtime_ns
-    return _roles_of(path, tuple(columns), delimiter, negatives, known)
+    return _roles_of(
+        path, tuple(columns), delimiter=delimiter, most=negatives, state=known
+    )
 
 
 @functools.lru_cache(_REMEMBERED)
@@ -140,15 +142,27 @@ def _roles_of(
         raise _unknown(path, known, 'no name says which column is a, which b')
     for name in (a, *b, *others):
         tables.column_of(table, name)  # raises
-    roles = Roles(path, a, b, (*b, *others), (), 0, delimiter, names)
+    roles = Roles(
+        path,
+        a,
+        b,
+        negatives=(*b, *others),
+        unread=(),
+        most=0,
+        delimiter=delimiter,
+        names=names,
+    )
     last = names[-1] if names and not columns else None
-    count, full, is_word = 0, set(), set()
+    count = 0
+    full: set[str] = set()
+    is_word: set[bool] = set()
     for _, cells in _cells(roles):
         texts = _negatives(roles, cells)
         count = max(count, len(texts))
         full.update(name for name, _ in texts)
-        words = [text for _, text in cells.get(last, ()) if text]
-        is_word.update(bool(word.strip(_NUMBERS)) for word in words)
+        if last is not None:
+            words = [text for _, text in cells.get(last, ()) if text]
+            is_word.update(bool(word.strip(_NUMBERS)) for word in words)
     if is_word == {False}:
         raise _unknown(path, known, 'the last column holds numbers')
     most = count if most is None else min(count, most)
@@ -185,10 +199,10 @@ def _names_of_unnamed(
 
     Args:
         first: cells of the first line.
-        columns: as of `roles_of`.
+        columns: names, see `roles_of`.
     """
     if columns:
-        is_named = len(columns) != len(first) or {*columns} & {*first}
+        is_named = len(columns) != len(first) or bool({*columns} & {*first})
         return None if is_named else tuple(columns)
     is_named = any(map(_role, first)) or all(map(tables.is_name, first))
     return None if is_named or len(first) > 3 else UNNAMED[: len(first)]

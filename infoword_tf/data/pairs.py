@@ -117,9 +117,9 @@ class PairSource(Source):
         """Returns how many pairs of average size fit, 1 or more."""
         number = np.arange(SAMPLE) * self.numbers[-1] // SAMPLE
         true = self._spans(number, np.random.default_rng(0))
-        lengths = cut_lengths(*_lengths(true, true), self.length - 1)
+        a, b = cut_lengths(*_lengths(true, true), self.length - 1)
         tokens = self.length + 2
-        fit = FILLED_SHARE * tokens / (sum(lengths) + SPECIALS).mean()
+        fit = FILLED_SHARE * tokens / (a + b + SPECIALS).mean()
         return min(max(1.0, fit), float(tokens // SHORTEST))
 
     @classmethod
@@ -132,7 +132,8 @@ class PairSource(Source):
             return 0
         pairs = int(_visits(store, documents, length - 1).sum())
         if packed:
-            fit = cls(store, length, 1, 0, packed)._pairs_in_a_sequence()
+            source = cls(store, length, batch_size=1, seed=0, packed=True)
+            fit = source._pairs_in_a_sequence()
             return max(1, int(pairs / fit))
         return pairs
 
@@ -170,9 +171,9 @@ class PairSource(Source):
         labels = is_random.astype(np.int32)
         if not self.packed:
             return self._read(true, second, labels, random)
-        lengths = cut_lengths(*_lengths(true, second), self.length - 1)
+        a, b = cut_lengths(*_lengths(true, second), self.length - 1)
         sequence, sizes = share_sequences(
-            sum(lengths) + SPECIALS,
+            a + b + SPECIALS,
             self.batch_size,
             self.slots,
             self.length + 2,
@@ -182,7 +183,7 @@ class PairSource(Source):
         max_tokens = sizes[order] - SPECIALS
         counts = np.bincount(sequence, minlength=self.batch_size)
         return self._read(
-            true, second, labels[order], random, max_tokens
+            true, second, labels[order], random, max_tokens=max_tokens
         )._replace(slots=np.arange(self.slots) < counts[:, None])
 
     def _spans(self, number: np.ndarray, random: np.random.Generator) -> _Sides:
@@ -251,12 +252,11 @@ class PairSource(Source):
     ) -> Pairs:
         """Reads A of `first` with B of `second`, truncated."""
         whole = _lengths(first, second)
-        if max_tokens is None:
-            max_tokens = self.length - 1
-        sizes = np.stack(cut_lengths(*whole, max_tokens))
+        most = self.length - 1 if max_tokens is None else max_tokens
+        sizes = np.stack(cut_lengths(*whole, most))
         # Each token that is lost is the first or the last one.
         begins = np.stack([first.first, second.middle])
-        begins += random.binomial(whole - sizes, 0.5)
+        begins += random.binomial(np.stack(whole) - sizes, 0.5)
         (a, b), column = sizes[:, :, None], np.arange(self.length)
         in_b = column > a
         place = np.where(in_b, begins[1][:, None] - a - 1, begins[0][:, None])
@@ -266,12 +266,14 @@ class PairSource(Source):
         # A segment that lost its beginning may start inside a word.
         begin = (column == 0) | (column == a + 1)
         ids = self.store.ids[place].astype(np.int32)
+        firsts, seconds = sizes.astype(np.int32)
         return Pairs(
-            np.where(separators, 0, ids),
-            (flags > 0) | begin | separators,
-            separators,
-            *sizes.astype(np.int32),
-            labels,
+            ids=np.where(separators, 0, ids),
+            word_starts=(flags > 0) | begin | separators,
+            separators=separators,
+            firsts=firsts,
+            seconds=seconds,
+            labels=labels,
         )
 
     def _flags(self, place: np.ndarray) -> np.ndarray:
@@ -351,9 +353,11 @@ def share_sequences(
     return sequence, sizes
 
 
-def _lengths(first: _Sides, second: _Sides) -> np.ndarray:
-    """Returns lengths of A and B before truncation, [2, n]."""
-    return np.stack([first.middle - first.first, second.end - second.middle])
+def _lengths(
+    first: _Sides, second: _Sides
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns lengths [n] of A, and of B, before truncation."""
+    return first.middle - first.first, second.end - second.middle
 
 
 def cut_lengths(

@@ -9,7 +9,7 @@ import glob
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -34,7 +34,7 @@ _IN_A_NAME = re.compile(
 class _Gathered:
     """Pairs of two languages, each once, and counts of pairs left out."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.pairs: dict[tuple[str, str], None] = {}
         self.empty = self.equal = self.repeated = 0
 
@@ -77,7 +77,7 @@ def _languages(*both: Sequence[BitextFile]) -> list[Languages]:
             f'{min(same)} matches both {TRAIN} and {HELDOUT}; what is held out '
             'is not trained on: narrow one of them',
         )
-    known, measured = (sorted({tuple(sorted(file.languages)) for file in files})
+    known, measured = (sorted({_in_order(*file.languages) for file in files})
                        for files in both)  # fmt: skip
     for languages in measured:
         if languages not in known:
@@ -99,7 +99,7 @@ def read(
     """Reads all files, joins equal languages, and holds pairs out.
 
     Args:
-        patterns: as of `check`.
+        patterns: values of `--parallel`, see `check`.
         heldout: patterns of held-out files; empty: of each two languages one
             pair in 100, by the hash of its English text, or of its first; 20 at
             least, or a tenth of fewer than 200, and 2,000 at most.
@@ -128,7 +128,7 @@ def read(
             known.setdefault(code, set()).update(map(_key, texts))
     columns, notes = [], []
     for which, group in sorted(train.items()):
-        a, b = (known.get(code, frozenset()) for code in which)
+        a, b = (known.get(code, set()) for code in which)
         left = [pair for pair in group.pairs
                 if _key(pair[0]) not in a and _key(pair[1]) not in b]
         gone = len(group.pairs) - len(left)
@@ -173,7 +173,7 @@ def _gather(
     for file in files:
         languages, texts = file.read()
         if languages[0] > languages[1]:
-            languages, texts = languages[::-1], texts[::-1]
+            languages, texts = _in_order(*languages), texts[::-1]
         group = gathered.setdefault(languages, _Gathered())
         for pair in zip(*texts, strict=True):
             group.add(pair, drop_equal)
@@ -241,9 +241,10 @@ def _files(patterns: Sequence[str], flag: str) -> list[BitextFile]:
 def _files_of(value: str, flag: str) -> list[BitextFile]:
     """Finds the files of a value of the flag."""
     where, languages, pattern = f'{flag}={value}', None, value
-    if match := _EXPLICIT.fullmatch(value):
-        languages = _two((code_of(match[1]), code_of(match[2])), where)
-        pattern = match[3]
+    match = _EXPLICIT.fullmatch(value)
+    codes = match and _codes(code_of, match[1], match[2])
+    if match and codes:
+        languages, pattern = _two(codes, where), match[3]
     elif re.match(r'\w+-\w+=', value):
         raise errors.InputError(
             'languages_without_codes',
@@ -254,6 +255,19 @@ def _files_of(value: str, flag: str) -> list[BitextFile]:
         return _aligned(pattern, languages, flag, where)
     paths = textfiles.find(pattern)
     return [_table(path, languages, flag, where) for path in paths]
+
+
+def _codes(
+    code: Callable[[str], str | None], one: str, other: str
+) -> Languages | None:
+    """Returns the codes of two languages; None: a language has no code."""
+    a, b = code(one), code(other)
+    return None if a is None or b is None else (a, b)
+
+
+def _in_order(a: str, b: str) -> Languages:
+    """Sorts two codes."""
+    return (a, b) if a < b else (b, a)
 
 
 def _two(languages: Languages, where: str) -> Languages:
@@ -278,23 +292,25 @@ def _aligned(
             f'{flag}=train.{{de,en}}',
         )
     before, *ends, after = match.groups()
-    codes = tuple(map(known_code, ends))
-    if languages is None and None in codes:
-        raise errors.InputError(
-            'unknown_language_code',
-            f'{where}: {ends[codes.index(None)]!r} is the code of no known '
-            f'language; say which it is as {flag}=LL-LL={pattern}',
-        )
-    if languages not in (None, codes) and None not in codes:
+    codes = _codes(known_code, *ends)
+    if languages is None:
+        if codes is None:
+            unknown = next(end for end in ends if known_code(end) is None)
+            raise errors.InputError(
+                'unknown_language_code',
+                f'{where}: {unknown!r} is the code of no known language; say '
+                f'which it is as {flag}=LL-LL={pattern}',
+            )
+        languages = _two(codes, where)
+    elif codes not in (None, languages):
         raise errors.InputError(
             'contradictory_languages',
             f'{where} says {"-".join(languages)} before the braces and '
             f'{"-".join(codes)} in them; leave out what is wrong',
         )
-    languages = languages or _two(codes, where)
     first, second = (f'{before}{end}{after}' for end in ends)
-    names = glob.glob(os.path.expanduser(second), recursive=True)
-    names = {str(pathlib.Path(x)) for x in names if os.path.isfile(x)}
+    matches = glob.glob(os.path.expanduser(second), recursive=True)
+    names = {str(pathlib.Path(x)) for x in matches if os.path.isfile(x)}
     files = []
     for path in map(str, textfiles.find(first)):
         # Names in which one occurrence of the first ending is replaced.
@@ -337,9 +353,9 @@ def _table(
     if languages is not None:
         return BitextFile((path,), languages)
     candidates = {
-        tuple(sorted(codes))
+        _in_order(*codes)
         for match in _IN_A_NAME.finditer(path.name)
-        if None not in (codes := tuple(map(known_code, match.groups())))
+        if (codes := _codes(known_code, *match.groups()))
         and codes[0] != codes[1]
     }
     if len(candidates) != 1:

@@ -91,15 +91,16 @@ class DocumentSource(Source):
     @classmethod
     def unify_shapes(cls, sources: Sequence[Self]) -> None:
         """Gives all sources as many sequences as one needs, or none shared."""
-        sequences = [source.rows for source in sources]
+        shared = [x.rows for x in sources if x.rows is not None]
+        most = max(shared) if len(shared) == len(sources) else None
         for source in sources:
-            source.rows = None if None in sequences else max(sequences)
+            source.rows = most
 
     def batch(self, step: int) -> Documents:
         """Returns the global batch of a step."""
         number = step * self.batch_size + np.arange(self.batch_size)
         chosen = visited(
-            number, len(self.documents), self.seed, 3, self.block
+            number, len(self.documents), self.seed, salt=3, block=self.block
         )
         document = self.documents[chosen]
         begin = self.store.documents[document]

@@ -9,7 +9,7 @@ read.
 import difflib
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf import errors
@@ -261,7 +261,7 @@ def fingerprint(prepared: TfdsDataset, path: str, splits: Sequence[str]) -> str:
 
 def read_documents(
     prepared: TfdsDataset, split: str, path: str, examples: ExampleRange = ALL
-) -> Iterator[Document]:
+) -> Generator[Document, None, None]:
     """Yields the examples of a split that have text, as documents.
 
     A line is a sentence or a paragraph; an example of more than a megabyte

@@ -16,11 +16,12 @@ import itertools
 import json
 import pathlib
 import zlib
-from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from infoword_tf import errors
 
+Stream = io.BufferedReader | gzip.GzipFile
 # Numbers of lines or of Parquet's rows, from 1, and the records.
 Numbered = Iterator[tuple[int, dict[str, Any]]]
 
@@ -39,7 +40,7 @@ def unpacked(path: pathlib.Path) -> str:
 
 
 @contextlib.contextmanager
-def opened(path: pathlib.Path) -> Iterator[BinaryIO]:
+def opened(path: pathlib.Path) -> Iterator[Stream]:
     """Opens a file, unpacked; ValueError: the content is damaged."""
     program = PACKED.get(path.suffix)
     try:
@@ -62,9 +63,9 @@ def check_system(error: Exception) -> None:
         raise error
 
 
-def _stream(path: pathlib.Path) -> BinaryIO:
+def _stream(path: pathlib.Path) -> Stream:
     if path.suffix == '.gz':
-        return gzip.open(path)
+        return gzip.GzipFile(path)
     if path.suffix == '.zst':
         import pyarrow
 
@@ -95,7 +96,7 @@ def lines(
     """Yields lines with line ends, the first without a byte order mark.
 
     Args:
-        path: of a text, perhaps packed.
+        path: name of a text, perhaps packed.
         begin, end: bytes at which lines begin; None: to the end of the file.
             Other values only for a plain file.
         cut: bytes after which a longer line continues as the next line; None: a
@@ -109,7 +110,7 @@ def lines(
         if stream.peek(2)[:2] not in UTF16:
             if begin:
                 stream.seek(begin)
-            yield from lines_of(stream, path, begin, end, cut)
+            yield from lines_of(stream, path, begin, end=end, cut=cut)
             return
         text = io.TextIOWrapper(stream, 'utf-16', newline='\n')
         try:
@@ -123,7 +124,7 @@ def lines(
 
 
 def lines_of(
-    stream: BinaryIO,
+    stream: io.BufferedIOBase,
     path: pathlib.Path,
     begin: int = 0,
     end: int | None = None,
@@ -163,6 +164,7 @@ def lines_of(
     while block := read(stream.read, min(_BLOCK, most - 1)):
         # Whole lines at once, and then the line that the block ends in.
         whole = block.rfind(b'\n') + 1
+        texts: Iterable[str]
         try:
             texts = decoded(block[:whole]).split('\n')[:-1]
         except ValueError:  # yields the lines before the wrong one
@@ -238,7 +240,7 @@ def read_columns(
     """Yields (row, record) of Parquet or Arrow, as a stream or a file.
 
     Args:
-        path: of the file.
+        path: name of the file.
         begin, end: row groups of Parquet; Arrow is read whole.
         field: the only field to read; None: all.
 

@@ -7,14 +7,13 @@ Glossary of shapes: n sentences, X copies, S sequences, J sentences that a
 sequence has room for.
 """
 
-import types
 from typing import NamedTuple
 
 import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.data import store as stores
-from infoword_tf.data.examples import ExampleSource
+from infoword_tf.data.examples import ExampleOrder
 from infoword_tf.data.store import Store
 from infoword_tf.views.examples import Labelled
 from infoword_tf.views.sentences import most_repeated
@@ -69,10 +68,10 @@ class StoreSentences(NamedTuple):
         return cls(
             store,
             begins,
-            np.minimum(tokens + around, length),
-            tokens + around > length,
-            copies,
-            repeat,
+            lengths=np.minimum(tokens + around, length),
+            truncated=tokens + around > length,
+            copies=copies,
+            repeat=repeat,
         )
 
     @property
@@ -129,7 +128,7 @@ class StoreSentences(NamedTuple):
         )
 
 
-class SentenceSource(ExampleSource):
+class SentenceSource(ExampleOrder):
     """Sentences of which B make an update, each X times.
 
     Held-out text is one batch of at most 512 sentences.
@@ -140,8 +139,6 @@ class SentenceSource(ExampleSource):
         'more (--heldout)'
     )
     by_blocks = False  # strata are of the whole text
-    in_training = types.MappingProxyType({'stratified': True})
-    by_length = True
 
     def __init__(
         self,
@@ -170,7 +167,11 @@ class SentenceSource(ExampleSource):
             numbers = random.permutation(sentences.size)[:batch_size]
             sentences = sentences.select(np.sort(numbers))
         super().__init__(
-            sentences, int(sentences.sizes.max()), batch_size, seed, stratified
+            sentences,
+            int(sentences.sizes.max()),
+            batch_size,
+            seed,
+            stratified=stratified,
         )
 
     @classmethod

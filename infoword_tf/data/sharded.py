@@ -13,6 +13,7 @@ checked when the store is opened.
 Glossary of shapes: W tokens, S shards.
 """
 
+import dataclasses
 import json
 import pathlib
 import threading
@@ -33,8 +34,8 @@ class Shard(NamedTuple):
     """Entry of the index for a shard.
 
     Attributes:
-        name: of its folder.
-        tokens, documents: how many it has.
+        name: last part of its folder.
+        tokens, documents: numbers of both.
         ids, flags: CRC-32 of these two files.
     """
 
@@ -120,7 +121,8 @@ def _remedy(folder: pathlib.Path) -> str:
     return f'delete {folder} and prepare the text again'
 
 
-class PreparedStore(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class PreparedStore:
     """Prepared store.
 
     Attributes:
@@ -140,11 +142,12 @@ class PreparedStore(NamedTuple):
     def arrays(self) -> tuple[ShardedArray, ShardedArray]:
         """Ids and flags of the training text."""
         shards = [Shard(*fields) for fields in self.index['shards']]
-        dtypes = {'ids': self.index['dtype'], 'flags': 'uint8'}
-        return tuple(
+        ids, flags = (
             ShardedArray(self.folder / 'train', file, shards, np.dtype(dtype))
-            for file, dtype in dtypes.items()
-        )
+            for file, dtype in (('ids', self.index['dtype']),
+                                ('flags', 'uint8'))
+        )  # fmt: skip
+        return ids, flags
 
     def check(self) -> None:
         """Checks all bytes; ValueError: a file is missing or damaged."""
@@ -179,10 +182,15 @@ class PreparedStore(NamedTuple):
             np.load(self._checked(f'train/{name}.npy'), mmap_mode='r')
             for name in ('documents', 'counts')
         )
+        ids, flags = self.arrays
         train = Store(
-            *self.arrays, documents, np.array(counts), self.folder / 'train',
-            tokenizer.unk_id,
-        )  # fmt: skip
+            ids,
+            flags,
+            documents=documents,
+            counts=np.array(counts),
+            path=self.folder / 'train',
+            unk_id=tokenizer.unk_id,
+        )
         return train, stores.open_store(self.folder / 'heldout', tokenizer)
 
 

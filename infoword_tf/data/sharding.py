@@ -17,7 +17,7 @@ import itertools
 import json
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,11 +35,11 @@ class Job(NamedTuple):
 
     Attributes:
         output: DIR.
-        corpus: its name.
+        corpus: name of the text.
         heldout: name of the held-out text; None: documents of the corpus.
         shard_size: bytes of text in a shard.
-        rule: of the corpus, if it has one.
-        text: its fingerprint.
+        rule: decides which documents are held out, where the corpus does not.
+        text: fingerprint of the corpus.
     """
 
     output: pathlib.Path
@@ -92,12 +92,14 @@ def write(number: int, job: Job) -> None:
 
     def counted() -> Iterator[Document]:
         nonlocal lacking
-        lacking = yield from chunk.read()
+        lacking = (yield from chunk.read()) or 0
+
+    rule = job.rule or textfiles.BY_HASH
 
     def training() -> Iterator[Document]:
         nonlocal beyond
         for document in counted():
-            trained, out = job.rule.divide(document)
+            trained, out = rule.divide(document)
             if out is not None:
                 # No more are held out of all shards together.
                 if len(held) == textfiles.MAX_HELDOUT:
@@ -108,17 +110,18 @@ def write(number: int, job: Job) -> None:
                 yield trained
 
     # Where a rule divides the text, `held` is full when `training` has ended.
-    for name, texts in {
+    readers: dict[str, dict[str, Callable[[], Iterable[Document]]]] = {
         'train': {TRAIN: counted},
         'heldout': {HELDOUT: counted},
         'every': {TRAIN: training, HELDOUT: lambda: held},
-    }[chunk.kind].items():
+    }
+    for name, texts in readers[chunk.kind].items():
         folder, documents = job.folder(name, number), iter(texts())
         shutil.rmtree(folder, ignore_errors=True)
         if first := next(documents, None):
             documents = itertools.chain([first], documents)
             stores.write_store(folder, documents, tokenizer(job), False)
-    counts = {'beyond': beyond, 'lacking': lacking or 0}
+    counts = {'beyond': beyond, 'lacking': lacking}
     files.write_json(job.finished(number), counts)
 
 
@@ -215,7 +218,7 @@ def _write_whole(
     Args:
         job: whose output they lie in.
         train: folders of the shards.
-        tokens: of each shard.
+        tokens: numbers of tokens, by shard.
 
     Returns:
         The files, the vocabulary first.

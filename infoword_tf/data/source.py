@@ -10,12 +10,11 @@ import abc
 import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from infoword_tf import errors
-from infoword_tf.data.store import Store
 
 GROUP = 64  # blocks that are shuffled together, to the nearest number that fits
 
@@ -126,12 +125,19 @@ def naming(name: str) -> Iterator[None]:
         raise errors.InputError(error.id, f'{name}: {error}') from None
 
 
+class StepReader(Protocol):
+    """Source, or mixture of sources, for the batches of a run."""
+
+    @property
+    def single(self) -> int | None:
+        """Number of documents of one sentence, which are omitted."""
+
+    def batch(self, step: int) -> Any:
+        """Returns the global batch of a step; see `Source.batch`."""
+
+
 class Source(abc.ABC):
     """Text addressed by step: nothing is kept between steps.
-
-    Constructors take the text (`store`), `length` in tokens, `batch_size` B and
-    the `seed` of the order, then arguments of a plan. They raise ValueError
-    where the text has less than one batch.
 
     Attributes:
         heldout_sequences: B of held-out text, where sequences continue with a
@@ -156,10 +162,37 @@ class Source(abc.ABC):
     by_blocks: ClassVar[bool | None] = None
     single: int | None = None
 
+    @abc.abstractmethod
+    def __init__(
+        self,
+        store: Any,
+        length: int,
+        batch_size: int,
+        seed: int,
+        **arguments: Any,
+    ):
+        """Opens a text.
+
+        Args:
+            store: the text, of the kind that the source reads.
+            length: tokens of a sequence.
+            batch_size: B.
+            seed: decides the order of the text.
+            arguments: those of a plan, and `in_training`.
+
+        Raises:
+            ValueError: the text has less than one batch.
+        """
+
     @classmethod
     @abc.abstractmethod
-    def capacity(cls, store: Store, length: int, **arguments: Any) -> int:
-        """Returns how many different sequences a text has."""
+    def capacity(cls, *text: Any, **arguments: Any) -> int:
+        """Returns how many different sequences a text has.
+
+        Args:
+            text: `store` and `length`, as the constructor takes them.
+            arguments: those of a plan.
+        """
 
     @classmethod
     def unify_shapes(cls, sources: Sequence[Self]) -> None:

@@ -25,13 +25,16 @@ import shutil
 import tempfile
 import tokenize
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from infoword_tf import errors, files
 from infoword_tf import progress as shown
 from infoword_tf.data.documents import Document, split_at_unknown
+
+if TYPE_CHECKING:  # it imports this file
+    from infoword_tf.data.sharded import ShardedArray
 
 WORD_START, SENTENCE_START, SEPARATOR = 1, 2, 4
 META, SUMS = 'meta.json', 'crc32'
@@ -64,8 +67,8 @@ class Store(NamedTuple):
             own; not in files.
     """
 
-    ids: np.ndarray
-    flags: np.ndarray
+    ids: 'np.ndarray | ShardedArray'
+    flags: 'np.ndarray | ShardedArray'
     documents: np.ndarray
     counts: np.ndarray
     path: pathlib.Path
@@ -124,12 +127,12 @@ def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
                 f'written; delete {path} and run again',
             )
     return Store(
-        np.memmap(path / 'ids.bin', dtype, 'r'),
-        np.memmap(path / 'flags.bin', np.uint8, 'r'),
-        documents,
-        counts,
-        path,
-        tokenizer.unk_id,
+        ids=np.memmap(path / 'ids.bin', dtype, 'r'),
+        flags=np.memmap(path / 'flags.bin', np.uint8, 'r'),
+        documents=documents,
+        counts=counts,
+        path=path,
+        unk_id=tokenizer.unk_id,
     )
 
 
@@ -156,28 +159,28 @@ def tokenized(documents: Iterable[Document], tokenizer: Any) -> Texts:
         # string that closes each document, [SEP].
         strings: list[bytes] = []
         after: list[int] = []
-        is_first: list[bool] = []  # string of a sentence
+        is_begin: list[bool] = []  # string with which a sentence begins
         for document in batch:
             for sentence in document.sentences:
                 first, *others = split_at_unknown(sentence)
                 strings.append(first.encode())
-                is_first.append(True)
+                is_begin.append(True)
                 for other in others:
                     strings.append(other.encode())
                     after.append(unk_id)
-                    is_first.append(False)
+                    is_begin.append(False)
                 after.append(-1)
             strings.append(b'')
             after.append(tokenizer.sep_id)
-            is_first.append(False)
+            is_begin.append(False)
         flat = tokenizer.tokenize_flat(strings)
         begins, ends = flat.row_splits[:-1], flat.row_splits[1:]
-        first, added = np.array(is_first), np.array(after)
+        opens, added = np.array(is_begin), np.array(after)
         flags = flat.word_starts.astype(np.uint8) * WORD_START
-        flags[begins[first & (ends > begins)]] |= SENTENCE_START
+        flags[begins[opens & (ends > begins)]] |= SENTENCE_START
         is_sep = added == tokenizer.sep_id
         more = np.where(is_sep, WORD_START | SEPARATOR, WORD_START)
-        more[first & (ends == begins) & ~is_sep] |= SENTENCE_START
+        more[opens & (ends == begins) & ~is_sep] |= SENTENCE_START
         adds = added >= 0
         ids = np.insert(flat.ids, ends[adds], added[adds])
         flags = np.insert(flags, ends[adds], more[adds])
@@ -329,7 +332,7 @@ def _sweep(path: pathlib.Path) -> None:
 
 
 def _append(file: BinaryIO, array: np.ndarray) -> None:
-    file.write(memoryview(array))
+    file.write(array.data)
 
 
 def peek(documents: Iterable[Document], where: str) -> Iterator[Document]:

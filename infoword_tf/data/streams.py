@@ -123,13 +123,14 @@ def _read(
     # first. So does a sentence.
     ahead = store.flags[(place + 1) % tokens]
     first = np.where(backward, ahead, flags)[:, :-1]
+    opens_sentence = stores.SENTENCE_START | stores.SEPARATOR
     return Streams(
-        ids[:, :-1],
-        (first & stores.WORD_START) > 0,
-        (first & (stores.SENTENCE_START | stores.SEPARATOR)) > 0,
-        (flags[:, :-1] & stores.SEPARATOR) > 0,
-        directions,
-        ids[:, -1],
+        ids=ids[:, :-1],
+        word_starts=(first & stores.WORD_START) > 0,
+        sentence_starts=(first & opens_sentence) > 0,
+        separators=(flags[:, :-1] & stores.SEPARATOR) > 0,
+        directions=directions,
+        following=ids[:, -1],
     )
 
 

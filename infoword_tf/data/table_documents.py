@@ -14,10 +14,10 @@ def documents_of(
     """Opens a table as documents, one a line or record.
 
     Args:
-        name: of its file.
+        name: path of its file.
         id: the column of names; None: names are FILE:LINE.
         text: columns that are joined by a space, with commas between.
-        delimiter: see `tables.open_table`.
+        delimiter: character between cells, see `tables.open_table`.
 
     Returns:
         A key that changes when the file does, and a function that reads the
@@ -54,7 +54,7 @@ def documents_of(
                     f'{where}: the {id} {source!r} is that of line '
                     f'{lines[source]} too',
                 )
-            joined = ' '.join(cells[i] for i in columns if cells[i])
+            joined = ' '.join(cell for i in columns if (cell := cells[i]))
             yield Document(tuple(split_sentences(joined)), source)
 
     next(documents(), None)  # raises here if a column is missing

@@ -22,13 +22,14 @@ from collections.abc import (
     Sequence,
 )
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from infoword_tf import errors
 from infoword_tf.choices import DELIMITERS
 from infoword_tf.data import readers
 
 Cells = tuple[str | None, ...]
+Row = TypeVar('Row')  # (number of the line, content)
 _LONGEST_CELL = 1 << 24  # characters; a quote that is never closed ends there
 _SNIFFED = 100  # lines of CSV from which the delimiter is guessed
 # A first line is compared with so many that follow; a name of more words is
@@ -46,7 +47,7 @@ class Table(NamedTuple):
 
     Attributes:
         where: the file, or the data set and its split.
-        names: of the columns.
+        names: columns.
         rows: (number of the line, from 1; a cell a column, None where it is
             empty), in order. In a data set lines count examples.
         is_headed: whether the names are the first line of a file.
@@ -80,12 +81,13 @@ def open_table(
         name: a path that ends in .tsv, .txt (as .tsv), .csv, .jsonl, .parquet
             or .arrow, perhaps packed; or `tfds:NAME[/CONFIG][:SPLIT]`, by
             default its train.
-        names: of the columns, where a TSV or CSV has no line of names. (If it
-            has one all the same, that line is skipped.)
+        names: columns, where a TSV or CSV has no line of names. (If it has one
+            all the same, that line is skipped.)
         broken: called with the complaint of a line with too many or too few
             cells, which is then skipped; None: it is raised.
         lacking: one of `names` that a file may lack.
-        delimiter: of the cells of a CSV, of `DELIMITERS`; None: guessed.
+        delimiter: name of the character between cells of a CSV, of
+            `DELIMITERS`; None: guessed.
         lists: columns whose cells may be lists; they are read as JSON.
 
     Raises:
@@ -95,10 +97,10 @@ def open_table(
         return _open_tfds(name.removeprefix('tfds:'))
     path = pathlib.Path(name).expanduser()
     suffix = pathlib.Path(readers.unpacked(path)).suffix
-    if suffix not in _READERS or path.is_dir():
+    if suffix not in _ENDINGS or path.is_dir():
         raise errors.InputError(
             'unknown_table_kind',
-            f'{path}: its name must end in {", ".join(_READERS)} (or the same '
+            f'{path}: its name must end in {", ".join(_ENDINGS)} (or the same '
             'and .gz or .zst), which says how to read it, or be tfds:NAME; of '
             'a folder of save_to_disk name a file, data-*.arrow. Such tables '
             'have a text, or two, a row. Files of a word and its label a line '
@@ -106,24 +108,13 @@ def open_table(
         )
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
-    more = {'delimiter': delimiter} if suffix == '.csv' else {}
-    rows = _READERS[suffix](path, **more)
-    try:
-        first = next(rows)
-    except StopIteration:
-        raise empty(path) from None
-    if isinstance(first[1], dict):
-        columns, rows = tuple(first[1]), itertools.chain([first], rows)
-        nested = [
-            name
-            for name, value in first[1].items()
-            if isinstance(value, _NO_CELL) and not (
-                name in lists and isinstance(value, list)
-            )
-        ]  # fmt: skip
-        rows = _by_name(rows, columns, lists)
-        names_of = {} if suffix == '.jsonl' else readers.class_names(path)
-        return Table(str(path), columns, rows, False, tuple(nested), names_of)
+    if suffix in _RECORDS:
+        return _open_records(path, suffix, lists)
+    if suffix == '.csv':
+        rows = read_csv(path, delimiter)
+    else:
+        rows = read_tsv(path)
+    first = _first(rows, path)
     columns = tuple(name.strip() for name in first[1])
     if names is not None:
         if len(columns) == len(names) - 1:
@@ -131,8 +122,39 @@ def open_table(
         if columns != tuple(names):
             rows = itertools.chain([first], rows)
         columns = tuple(names)
-    rows = _whole(rows, columns, path, broken)
-    return Table(str(path), columns, rows, names is None)
+    cells = _whole(rows, columns, path, broken)
+    return Table(str(path), columns, cells, names is None)
+
+
+def _open_records(
+    path: pathlib.Path, suffix: str, lists: Collection[str]
+) -> Table:
+    """Opens a file of records; the first record names the columns."""
+    rows = _RECORDS[suffix](path)
+    first = _first(rows, path)
+    columns = tuple(first[1])
+    nested = [
+        name
+        for name, value in first[1].items()
+        if isinstance(value, _NO_CELL) and not (
+            name in lists and isinstance(value, list)
+        )
+    ]  # fmt: skip
+    return Table(
+        str(path),
+        columns,
+        _by_name(itertools.chain([first], rows), columns, lists),
+        nested=tuple(nested),
+        classes={} if suffix == '.jsonl' else readers.class_names(path),
+    )
+
+
+def _first(rows: Iterator[Row], path: pathlib.Path) -> Row:
+    """Reads the first row of a file; ValueError: no row."""
+    try:
+        return next(rows)
+    except StopIteration:
+        raise empty(path) from None
 
 
 def empty(path: str | pathlib.Path) -> errors.InputError:
@@ -253,9 +275,11 @@ def _read_jsonl(path: pathlib.Path) -> readers.Numbered:
         yield line, {name: record.get(name) for name in names}
 
 
-_READERS = {'.tsv': read_tsv, '.txt': read_tsv, '.csv': read_csv,
-            '.jsonl': _read_jsonl, '.parquet': readers.read_columns,
-            '.arrow': readers.read_columns}  # fmt: skip
+_RECORDS: dict[str, Callable[[pathlib.Path], readers.Numbered]] = {
+    '.jsonl': _read_jsonl, '.parquet': readers.read_columns,
+    '.arrow': readers.read_columns,
+}  # fmt: skip
+_ENDINGS = ('.tsv', '.txt', '.csv', *_RECORDS)
 
 
 def _open_tfds(spec: str) -> Table:

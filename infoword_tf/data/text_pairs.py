@@ -41,16 +41,16 @@ class Columns(NamedTuple):
     Attributes:
         where: the file, or the flag's pattern.
         texts: X times [n]; '' for a missing negative.
-        empty: how many records were omitted, because a or b is empty.
-        languages: of translations, of a and b, in order of their codes.
+        empty: records that were omitted, because a or b is empty.
+        languages: codes of a and b, in order; (): they are no translations.
     """
 
     where: str
     texts: list[list[str]]
     empty: int
-    languages: tuple[str, str] | None = None
+    languages: tuple[str, ...] = ()
 
-    def select(self, numbers: Sequence[int]) -> 'Columns':
+    def select(self, numbers: Sequence[int] | np.ndarray) -> 'Columns':
         """Selects examples by number."""
         texts = [[column[i] for i in numbers] for column in self.texts]
         return self._replace(texts=texts)
@@ -60,8 +60,8 @@ class PairCorpus(NamedTuple):
     """Pairs of all files, from which a vocabulary may be learned.
 
     Attributes:
-        train, heldout: by file, or by two languages; small files hold nothing
-            out.
+        train, heldout: columns of each file, or of each two languages; small
+            files hold nothing out.
         fingerprint: changes when the texts do.
         notes: lines for the log: the roles of columns, or counts of pairs.
     """
@@ -74,7 +74,7 @@ class PairCorpus(NamedTuple):
     @property
     def languages(self) -> list[str]:
         """Languages of the training translations, in order."""
-        return sorted({code for x in self.train for code in x.languages or ()})
+        return sorted({code for x in self.train for code in x.languages})
 
     def documents(self) -> Iterator[Document]:
         """Yields every text that is trained on."""
@@ -85,7 +85,7 @@ class PairCorpus(NamedTuple):
     def documents_of(self, language: str) -> Iterator[Document]:
         """Yields every training translation of one language."""
         for file in self.train:
-            for code, column in zip(file.languages, file.texts, strict=True):
+            for code, column in zip(file.languages, file.texts, strict=False):
                 if code == language:
                     yield from _documents(column, file.where)
 
@@ -123,7 +123,8 @@ def read(
     """Reads all files, and separates training from held-out examples.
 
     Args:
-        pattern, columns, delimiter, negatives: see `roles_of`.
+        pattern, columns, delimiter, negatives: files and columns, see
+            `roles_of`.
         heldout: pattern of held-out files; None: one example in 20 is held out,
             by the hash of its a.
 
@@ -178,7 +179,7 @@ def fingerprint_of(files: Sequence[Columns]) -> str:
     """Hashes texts and languages."""
     digest = hashlib.blake2b(digest_size=10)
     for file in files:
-        digest.update('-'.join(file.languages or ()).encode())
+        digest.update('-'.join(file.languages).encode())
         for column in file.texts:
             digest.update('\0'.join(column).encode('utf-8', 'replace'))
             digest.update(b'\1')
@@ -219,9 +220,9 @@ class TextPairs(NamedTuple):
 
     Attributes:
         parts, files: the examples of each file, and its name.
-        weights: of each file, in proportion to its updates; empty: as many
-            updates as its examples make.
-        joining: how two texts become one sequence.
+        weights: number for each file, in proportion to its updates; empty: as
+            many updates as its examples make.
+        joining: way in which two texts become one sequence.
     """
 
     parts: tuple[Examples, ...]
@@ -246,7 +247,8 @@ class TextPairs(NamedTuple):
 
     def tally(self, size: int, control_ids: Sequence[int]) -> np.ndarray:
         """Counts the tokens of texts, [V] int64; see `Examples.tally`."""
-        return sum(part.tally(size, control_ids) for part in self.parts)
+        counts = [part.tally(size, control_ids) for part in self.parts]
+        return np.sum(counts, axis=0)
 
 
 def tokenized(
@@ -260,11 +262,12 @@ def tokenized(
     """Tokenizes and formats the texts of files.
 
     Args:
-        files: with X columns each.
+        files: X columns each.
         max_lengths: tokens of an a and of another text at most; longer texts
             are truncated.
         prompts: put before each a, and before all other texts.
-        guides: by row, what makes vectors of texts without these prompts.
+        guides: functions, by row, that make vectors of texts without these
+            prompts.
         expand: whether [MASK] tokens follow each a, up to its `max_lengths`.
 
     Returns:
@@ -353,9 +356,13 @@ class TextPairSource(Source):
         for number, x in enumerate(files):
             with naming(store.files[number]):
                 source = ExampleSource(
-                    x, length, batch_size, seed + number, stratified,
-                    x.by_first() if once else (),
-                )  # fmt: skip
+                    x,
+                    length,
+                    batch_size,
+                    seed + number,
+                    stratified=stratified,
+                    groups=x.by_first() if once else (),
+                )
             sources.append(source)
         self.sources, self.stratified = sources, stratified
         self.joining = store.joining and store.joining._replace(length=length)
@@ -410,11 +417,11 @@ def together(files: Sequence[Examples], once: bool = False) -> Examples:
         begins.append(examples.begins[1:] + end)
         end += examples.begins[-1]
     return Examples(
-        np.concatenate([examples.ids for examples in chosen]),
-        np.concatenate([examples.segments for examples in chosen]),
-        np.concatenate(begins),
-        np.concatenate([examples.places for examples in chosen]),
-        {
+        ids=np.concatenate([examples.ids for examples in chosen]),
+        segments=np.concatenate([examples.segments for examples in chosen]),
+        begins=np.concatenate(begins),
+        places=np.concatenate([examples.places for examples in chosen]),
+        targets={
             row: np.concatenate([examples.targets[row] for examples in chosen])
             for row in files[0].targets
         },

@@ -11,7 +11,6 @@ order of their names and never held in memory.
 import glob
 import io
 import itertools
-import math
 import os
 import pathlib
 import re
@@ -103,7 +102,8 @@ def chunks(
                     if begin is not None and begin < total:
                         begins.append(begin)
                     target = (begin or target) + size
-        for begin, end in itertools.pairwise([*begins, None]):
+        ends: list[int | None] = [*begins[1:], None]
+        for begin, end in zip(begins, ends, strict=True):
             last = total if end is None else end
             all_chunks.append(Chunk(path, begin, end, last - begin))
     return all_chunks
@@ -132,7 +132,7 @@ class Files:
     """Reader of the files of `text:` or `lines:`, and base of other kinds.
 
     Attributes:
-      kind: of the corpus.
+      kind: name of the kind of a corpus.
       key: changes when other text is read of the same files.
       expected: content of a file, for messages.
     """
@@ -236,7 +236,7 @@ class Records(Files):
             pattern = f'{glob.escape(str(folder))}/data-*.arrow'
         return super().find(pattern)
 
-    def check(self, paths: Sequence[pathlib.Path]) -> None:
+    def check(self, paths: Iterable[pathlib.Path]) -> None:
         """Reads the first text of each file; raises as `read_chunk`."""
         for path in paths:
             next(self.read_chunk(Chunk(path)), None)
@@ -345,15 +345,17 @@ def split(corpus: Iterable[Document], pattern: str) -> HeldoutRule:
     Raises:
       ValueError: the text is one document of one sentence.
     """
-    buckets, lowest, highest, sentences = set(), math.inf, -1, 0
+    lowest: int | None = None
+    buckets, highest, sentences = set(), -1, 0
     for document in corpus:
         hashed = documents.text_hash(document.text)
         buckets.add(hashed % HELDOUT_IN == 0)
         if len(buckets) == 2:
             return BY_HASH
-        lowest, highest = min(lowest, hashed), max(highest, hashed)
+        lowest = hashed if lowest is None else min(lowest, hashed)
+        highest = max(highest, hashed)
         sentences = len(document.sentences)
-    if lowest < highest:
+    if lowest is not None and lowest < highest:
         return HeldoutRule(lowest)
     if sentences == 1:
         raise errors.InputError(
@@ -394,7 +396,7 @@ def gathered(
     """Yields documents as (number of the first line from 1, sentences).
 
     Args:
-      lines: of a text.
+      lines: lines of a text.
       whole: whether blank lines are ignored, instead of separating documents.
     """
     sentences: list[str] = []

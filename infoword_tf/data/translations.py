@@ -83,14 +83,14 @@ class TokenPairs(NamedTuple):
         column = np.arange(lengths.max(initial=1))
         place = begins[:, :, None] + np.minimum(column, lengths[:, :, None] - 1)
         return views.Translations(
-            self.ids[place],
-            self.word_starts[place],
-            lengths.astype(np.int32),
-            numbers.astype(np.int32),
-            slots.astype(np.int32),
-            width,
-            self.truncated[numbers],
-            crossed,
+            ids=self.ids[place],
+            word_starts=self.word_starts[place],
+            lengths=lengths.astype(np.int32),
+            numbers=numbers.astype(np.int32),
+            slots=slots.astype(np.int32),
+            width=width,
+            truncated=self.truncated[numbers],
+            crossed=crossed,
         )
 
 
@@ -98,8 +98,8 @@ class ParallelText(NamedTuple):
     """Translations of one or several pairs of languages.
 
     Attributes:
-        parts: by pair of languages, 'de-en', sorted.
-        exponent: of sizes, see `data.mixture`.
+        parts: texts by pair of languages, 'de-en', sorted.
+        exponent: power to which sizes are raised, see `data.mixture`.
     """
 
     parts: Mapping[str, TokenPairs]
@@ -114,6 +114,11 @@ class ParallelText(NamedTuple):
     def shares(self) -> np.ndarray:
         """Shares of the updates, [G] float64."""
         return shares([x.size for x in self.parts.values()], self.exponent)
+
+    @property
+    def truncated(self) -> int:
+        """Number of pairs with a truncated text."""
+        return sum(int(x.truncated.sum()) for x in self.parts.values())
 
     def counts(self, size: int) -> np.ndarray:
         """Counts the tokens of the vocabulary as often as drawn, [V] int64."""
@@ -136,15 +141,15 @@ def tokenized(
     first, second = columns.texts
     pairs = zip(first, second, strict=True)
     strings = [text for pair in pairs for text in pair]
-    ids, starts, sizes = [], [], []
+    ids, starts, row_lengths = [], [], []
     for begin in range(0, len(strings), _STRINGS):
         texts = [text.encode() for text in strings[begin : begin + _STRINGS]]
         tokens = tokenizer.tokenize_flat(texts)
         ids.append(np.asarray(tokens.ids, np.int32))
         starts.append(np.asarray(tokens.word_starts, bool))
-        sizes.append(np.diff(tokens.row_splits))
-    lengths = np.concatenate(sizes).reshape(-1, 2)
-    has_tokens = (lengths > 0).all(axis=1)
+        row_lengths.append(np.diff(tokens.row_splits))
+    lengths = np.concatenate(row_lengths).reshape(-1, 2)
+    has_tokens = np.all(lengths > 0, axis=1)
     sizes = np.where(has_tokens[:, None], np.minimum(lengths, most), 0).ravel()
     begins = np.cumsum(lengths.ravel()) - lengths.ravel()
     place = np.arange(sizes.sum()) + np.repeat(
@@ -155,7 +160,7 @@ def tokenized(
         np.concatenate(ids)[place],
         np.concatenate(starts)[place],
         np.concatenate([[0], np.cumsum(kept_sizes, dtype=np.int64)]),
-        (lengths > most).any(axis=1)[has_tokens],
+        np.any(lengths > most, axis=1)[has_tokens],
     )
 
 
@@ -258,9 +263,13 @@ class TranslationSource(Source):
         for number, (languages, pairs) in enumerate(store.parts.items()):
             with naming(languages):
                 part = _Pairs(
-                    pairs, length, batch_size, seed + number, crossed,
-                    stratified,
-                )  # fmt: skip
+                    pairs,
+                    length,
+                    batch_size,
+                    seed + number,
+                    crossed=crossed,
+                    stratified=stratified,
+                )
             self.parts.append(part)
         pad_shapes(self.parts)
         count = max(ROUND, len(self.parts))

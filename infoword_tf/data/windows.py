@@ -10,8 +10,8 @@ from infoword_tf.views.masking import Windows
 _LOOK_BACK = 64  # tokens; longer words (rules of dashes) are walked back
 
 
-class WindowSource(Source):
-    """Windows of consecutive tokens from a word start on, never padded.
+class WindowOrder(Source):
+    """Order in which windows of consecutive tokens are read.
 
     Epoch e cuts the corpus into windows at an offset of its own and visits them
     in a permutation of its own, both functions of (seed, e); nothing is kept
@@ -19,10 +19,6 @@ class WindowSource(Source):
     """
 
     by_blocks = True
-    too_little = (
-        'the held-out text has {tokens:,} tokens, less than two sequences of '
-        '{length}; hold out more (--heldout), or lower --seq_len'
-    )
 
     def __init__(
         self,
@@ -36,7 +32,7 @@ class WindowSource(Source):
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
         tokens = len(store.ids)
-        self.windows = WindowSource.capacity(store, length)
+        self.windows = windows_of(store, length)
         if self.windows < batch_size:
             raise errors.InputError(
                 'few_windows',
@@ -47,11 +43,6 @@ class WindowSource(Source):
             )
         self.block = items_of(shuffle_block, self.windows, tokens)
 
-    @classmethod
-    def capacity(cls, store: stores.Store, length: int) -> int:
-        """Returns windows of an epoch; one fewer than fit leaves an offset."""
-        return len(store.ids) // length - 1
-
     def starts(self, step: int) -> np.ndarray:
         """Returns where the windows of a step begin, [B] int64."""
         number = step * self.batch_size + np.arange(self.batch_size)
@@ -61,7 +52,7 @@ class WindowSource(Source):
             random = np.random.default_rng([self.seed, int(epoch), 1])
             starts[epochs == epoch] = random.integers(self.length)
         starts += self.length * visited(
-            number, self.windows, self.seed, 2, self.block
+            number, self.windows, self.seed, salt=2, block=self.block
         )
         return self._word_starts(starts)
 
@@ -77,6 +68,20 @@ class WindowSource(Source):
                 starts[i] -= 1
         return starts
 
+
+class WindowSource(WindowOrder):
+    """Windows of consecutive tokens from a word start on, never padded."""
+
+    too_little = (
+        'the held-out text has {tokens:,} tokens, less than two sequences of '
+        '{length}; hold out more (--heldout), or lower --seq_len'
+    )
+
+    @classmethod
+    def capacity(cls, store: stores.Store, length: int) -> int:
+        """Returns windows of an epoch."""
+        return windows_of(store, length)
+
     def batch(self, step: int) -> Windows:
         """Returns the global batch of a step, B full windows."""
         place = self.starts(step)[:, None] + np.arange(self.length)
@@ -86,3 +91,8 @@ class WindowSource(Source):
             (flags & stores.WORD_START) > 0,
             (flags & stores.SEPARATOR) > 0,
         )
+
+
+def windows_of(store: stores.Store, length: int) -> int:
+    """Counts the windows of an epoch; one fewer than fit leaves an offset."""
+    return len(store.ids) // length - 1

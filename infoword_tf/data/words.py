@@ -9,15 +9,15 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.data import store as stores
-from infoword_tf.data.windows import WindowSource
+from infoword_tf.data.windows import WindowOrder
 from infoword_tf.views.view import generator
 from infoword_tf.views.words import Words, keep_probabilities, known, noise
 
 
-class WordSource(WindowSource):
+class WordSource(WindowOrder):
     """Sequences of W words, filled one after the other with the words kept.
 
-    A step reads B passages of F tokens, in the order of `WindowSource`, and
+    A step reads B passages of F tokens, in the order of `WindowOrder`, and
     drops [UNK] always and frequent words by chance. F is chosen so that B W
     words remain, less two roots of that number: hardly a step has more, of
     which the last are lost, and little is padding at the batch sizes of
@@ -43,7 +43,7 @@ class WordSource(WindowSource):
         """Sets how the text is read, W = `length`.
 
         Args:
-            subsample: as in `keep_probabilities`, of this text's counts.
+            subsample: threshold of `keep_probabilities`, of this text's counts.
             negatives: n.
         """
         counts = known(store.counts, store.unk_id)
@@ -56,11 +56,13 @@ class WordSource(WindowSource):
         self.row, self.negatives = length, negatives
         self.keep = keep_probabilities(counts, subsample)
         self.edges = np.cumsum(noise(counts))
-        size = batch_size * length
-        size -= min(2 * math.sqrt(size), size / 2)
+        most = batch_size * length
+        size = most - min(2 * math.sqrt(most), most / 2)
         share = _expected(store, subsample) / len(store.ids)
         passage = max(1, int(size / (share * batch_size)))
-        super().__init__(store, passage, batch_size, seed, shuffle_block)
+        super().__init__(
+            store, passage, batch_size, seed, shuffle_block=shuffle_block
+        )
 
     @classmethod
     def capacity(

@@ -54,7 +54,7 @@ class AddedToken:
 
     Attributes:
         content: the spelling in texts.
-        id: of the token.
+        id: number of the token.
         lstrip, rstrip: whether blanks before, and after, belong to the token.
         single_word: whether letters and digits beside the token hide it.
         normalized: whether the token is sought in normalised text.
@@ -160,11 +160,11 @@ class _Finder(tf.Module):
         previous = tf.concat([[0], end[:-1]], 0)
         following = tf.concat([begin[1:], [0]], 0)
         return _Spans(
-            texts,
-            tf.gather(tf.constant(self._ids, tf.int32), number),
-            tf.where(is_token, previous, begin),
-            tf.where(is_token, following, end),
-            spans.row_splits,
+            texts=texts,
+            ids=tf.gather(tf.constant(self._ids, tf.int32), number),
+            starts=tf.where(is_token, previous, begin),
+            ends=tf.where(is_token, following, end),
+            splits=spans.row_splits,
         )
 
     def _of_words(self, marked: tf.Tensor) -> tf.Tensor:
@@ -377,9 +377,12 @@ class WithAdded(TextTokenizer):
         else:
             size = tf.size(strings, tf.int64)
             spans = _Spans(
-                strings, tf.fill([size], -1), tf.zeros([size], tf.int64),
-                _sizes(strings), tf.range(size + 1),
-            )  # fmt: skip
+                texts=strings,
+                ids=tf.fill([size], -1),
+                starts=tf.zeros([size], tf.int64),
+                ends=_sizes(strings),
+                splits=tf.range(size + 1),
+            )
         if not normal:
             return spans, None
         parts = normal(self._normalizer(spans.texts))
@@ -436,7 +439,7 @@ class _Normalised(NamedTuple):
     Attributes:
         spans: S' of them, as written.
         span: [S]: number among `spans` of each span after normalisation.
-        normalizer: of the texts.
+        normalizer: normalizer of the texts.
     """
 
     spans: _Spans

@@ -159,8 +159,10 @@ class BytePairs(PairEncoding):
         return {b' ' * count: number for count, number in self._blank_runs}
 
     def _word(self, token: str) -> bytes | None:
-        codes = [_BYTES.get(character) for character in token]
-        return None if None in codes else bytes(codes)
+        try:
+            return bytes(_BYTES[character] for character in token)
+        except KeyError:
+            return None
 
     def _length(self, token: str) -> int:
         return len(token)
@@ -179,7 +181,11 @@ class BytePairs(PairEncoding):
         if self._marks_first:
             bare = ~tf.strings.regex_full_match(strings, '(?s)( .*)?')
         characters = marked_first(
-            self._normalizer, strings, bare, with_offsets, self.trims
+            self._normalizer,
+            strings,
+            bare,
+            with_offsets=with_offsets,
+            trims=self.trims,
         )
         begins = self._begins(characters.codes, characters.splits)
         return words_at(begins, characters)
@@ -428,7 +434,7 @@ _BYTES = _byte_characters()
 def _symbols_of(described: Mapping[str, Any], where: str) -> list[int]:
     """Lists the tokens of the 256 bytes."""
     index = described['model']['vocab']
-    by_byte = sorted(_BYTES, key=_BYTES.get)
+    by_byte = sorted(_BYTES, key=_BYTES.__getitem__)
     missing = [character for character in by_byte if character not in index]
     if missing:
         raise UnsupportedTokenizer(
@@ -496,7 +502,7 @@ def learn(
                 )
                 for token in specials
             ],
-            initial_alphabet=sorted(_BYTES, key=_BYTES.get),
+            initial_alphabet=sorted(_BYTES, key=_BYTES.__getitem__),
             show_progress=False,
         ),
     )

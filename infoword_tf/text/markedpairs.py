@@ -109,10 +109,11 @@ class MarkedPairs(PairEncoding):
     def _ends(self, tokens: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         # Some tokens of public vocabularies are made by no merge.
         single = {x: i for i, x in enumerate(tokens) if len(x) == 1}
-        return tuple(
+        first, last = (
             np.array([single.get(x[end:][:1], i) for i, x in enumerate(tokens)])
             for end in (0, -1)
         )
+        return first, last
 
     def _symbols(self, words: tf.Tensor) -> tf.RaggedTensor:
         characters = tf.strings.unicode_split(words, 'UTF-8')

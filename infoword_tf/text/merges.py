@@ -28,8 +28,8 @@ class Merges(tf.Module):
         """Takes left, right and merged symbol by rank; and V.
 
         Args:
-            ends: by symbol, the ones it begins and ends with before any merge,
-                [V] each; None: as merges say.
+            ends: symbols with which each symbol begins and ends before any
+                merge, [V] each; None: as merges say.
         """
         super().__init__(name='merges')
         self._size = size
@@ -67,14 +67,18 @@ class Merges(tf.Module):
             `symbols` and `word` after all merges.
         """
 
-        def lowest(*state: tf.Tensor) -> tf.Tensor:
-            hit = _first_of_runs(self._lowest(*state, words))
-            return self._in_turn(hit, *state[1:], words)
+        def lowest(
+            symbols: tf.Tensor, word: tf.Tensor, merged: tf.Tensor
+        ) -> tf.Tensor:
+            hit = _first_of_runs(self._lowest(symbols, word, merged, words))
+            return self._in_turn(hit, word, merged, words)
 
-        def all_known(*state: tf.Tensor) -> tf.Tensor:
-            hit = _every_second(self._lowest(*state, words))
-            hit = self._in_turn(hit, *state[1:], words)
-            return hit | self._undisturbed(*state)
+        def all_known(
+            symbols: tf.Tensor, word: tf.Tensor, merged: tf.Tensor
+        ) -> tf.Tensor:
+            hit = _every_second(self._lowest(symbols, word, merged, words))
+            hit = self._in_turn(hit, word, merged, words)
+            return hit | self._undisturbed(symbols, word, merged)
 
         lengths = tf.math.unsorted_segment_sum(tf.ones_like(word), word, words)
         return tf.cond(

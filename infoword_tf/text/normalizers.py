@@ -223,7 +223,7 @@ def traced(
     """Maps bytes of normalised strings to bytes before normalisation.
 
     Args:
-        characters: of the normalised strings.
+        characters: those of the normalised strings.
         string: [n] int64: the number of each one's string.
         starts, ends: [n] int64: first bytes, and those after the last.
     """

@@ -84,9 +84,13 @@ def words_at(begins: tf.Tensor, characters: Characters) -> SplitWords:
     )
     before = tf.cumsum(tf.pad(tf.cast(begins, tf.int64), [[1, 0]]))
     return SplitWords(
-        words, tf.gather(before, splits), first, starts, ends,
-        utf8_widths(codes),
-    )  # fmt: skip
+        words=words,
+        splits=tf.gather(before, splits),
+        first=first,
+        starts=starts,
+        ends=ends,
+        widths=utf8_widths(codes),
+    )
 
 
 def marked_first(
@@ -138,7 +142,7 @@ class PairEncoding(TextTokenizer):
 
         Args:
             described: its content.
-            where: for errors.
+            where: the file, for errors.
             lower_case: whether it folds case.
             specials: names of the special tokens, in the order of NAMES; empty:
                 those of NAMES.
@@ -148,11 +152,12 @@ class PairEncoding(TextTokenizer):
         tokens, merges = _vocabulary_and_merges(described, where)
         index = {token: i for i, token in enumerate(tokens)}
         known = [[name] for name in specials] or NAMES.values()
-        specials = [
+        numbers = [
             next((index[name] for name in names if name in index), None)
             for names in known
         ]
-        if None in specials:
+        ids = [number for number in numbers if number is not None]
+        if len(ids) < len(numbers):
             raise UnsupportedTokenizer(
                 'no_end_token',
                 f'{where} has no token that ends a text, such as [SEP], </s> '
@@ -163,8 +168,8 @@ class PairEncoding(TextTokenizer):
         added = {token['id'] for token in described.get('added_tokens') or ()}
         super().__init__(
             tokens,
-            specials,
-            sorted(added.union(specials) - {unknown}),
+            ids,
+            sorted(added.union(ids) - {unknown}),
             lower_case,
         )
         self._merges = Merges(merges, len(tokens), self._ends(tokens))
@@ -399,7 +404,7 @@ def _vocabulary_and_merges(
         token['content']: token['id']
         for token in described.get('added_tokens') or ()
     }
-    tokens = sorted(index, key=index.get)
+    tokens = sorted(index, key=index.__getitem__)
     if [index[token] for token in tokens] != list(range(len(tokens))):
         raise errors.InputError(
             'wrong_token_ids',

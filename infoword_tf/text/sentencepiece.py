@@ -88,10 +88,10 @@ class SentencePiece(TextTokenizer):
 
         Args:
             blanks: fields of `_Blanks`.
-            before: as the property.
+            before: normalizers, see the property.
         """
         proto = _checked_model(model, where)
-        self.blanks = blanks and _Blanks(**blanks)
+        self.blanks = _Blanks(**blanks) if blanks else None
         self._steps = json.dumps(list(before))  # as text: modules wrap dicts
         self._before = normalizer_of(before, where)
         self._charsmap = bytes(proto.normalizer_spec.precompiled_charsmap)
@@ -182,7 +182,7 @@ class SentencePiece(TextTokenizer):
         """Implements `TextTokenizer.tokenize`."""
         strings = self._before(tf.convert_to_tensor(strings, tf.string))
         if self.blanks is not None:
-            return self._by_words(_alone(strings), False)[0]
+            return self._by_words(self.blanks, _alone(strings), False)[0]
         return self._joined(self._tokenizer.tokenize(strings))[0]
 
     def tokenize_with_offsets(
@@ -207,8 +207,10 @@ class SentencePiece(TextTokenizer):
             tokens = self._tokenizer.tokenize_with_offsets(plain.texts)
             return self._joined(*tokens)
 
-        tokenize = whole if self.blanks is None else self._by_words
-        return self._normalised(_alone(strings), tokenize)
+        if self.blanks is None:
+            return self._normalised(_alone(strings), whole)
+        by_words = functools.partial(self._by_words, self.blanks)
+        return self._normalised(_alone(strings), by_words)
 
     def _normalised(
         self,
@@ -244,7 +246,7 @@ class SentencePiece(TextTokenizer):
         texts = self._before(tf.convert_to_tensor(texts, tf.string))
         if self.blanks is not None:
             plain = _alone(texts)._replace(follows=inside)
-            return self._by_words(plain, False)[0]
+            return self._by_words(self.blanks, plain, False)[0]
         texts = tf.strings.regex_replace(texts, _SPACES, ' ')
         texts = tf.strings.regex_replace(texts, ' $', '')
         first = tf.strings.regex_replace(texts, '^ ', '')
@@ -260,14 +262,15 @@ class SentencePiece(TextTokenizer):
         """Implements `TextTokenizer.tokenize_between_added`."""
         if self.blanks is None:
             return super().tokenize_between_added(plain, with_offsets)
-        return self._normalised(plain, self._by_words, with_offsets)
+        by_words = functools.partial(self._by_words, self.blanks)
+        return tuple(self._normalised(plain, by_words, with_offsets))
 
     def _by_words(
-        self, plain: PlainTexts, with_offsets: bool
+        self, blanks: '_Blanks', plain: PlainTexts, with_offsets: bool
     ) -> tuple[tf.RaggedTensor, ...]:
         """Implements `tokenize_between_added`, word by word."""
         strings = plain.texts
-        words = self.blanks.words(plain, self._blank)
+        words = blanks.words(plain, self._blank)
         if not with_offsets:
             (ids,) = self._joined(self._inside.tokenize(words.values))
         else:
@@ -321,16 +324,19 @@ class SentencePiece(TextTokenizer):
         return with_word_starts(strings, tokens, lasts)
 
     def _joined(
-        self,
-        tokens: tf.RaggedTensor,
-        starts: tf.RaggedTensor | None = None,
-        ends: tf.RaggedTensor | None = None,
+        self, tokens: tf.RaggedTensor, *offsets: tf.RaggedTensor
     ) -> list[tf.RaggedTensor]:
-        """Joins byte tokens (`_add_bytes`) in a row to one [UNK]; returns as
-        many tensors as come in.
+        """Joins byte tokens (`_add_bytes`) in a row to one [UNK].
+
+        Args:
+            tokens: ids [B, tokens].
+            *offsets: starts and ends, likewise; or nothing.
+
+        Returns:
+            As many tensors as come in.
         """
         if not self._split_unknown:
-            return [x for x in (tokens, starts, ends) if x is not None]
+            return [tokens, *offsets]
         ids, splits = tokens.values, tokens.row_splits
         unknown = ids >= len(self)
         number = string_of(splits)
@@ -341,7 +347,8 @@ class SentencePiece(TextTokenizer):
         before = tf.cumsum(tf.pad(tf.cast(stays, tf.int64), [[1, 0]]))
         splits = tf.gather(before, splits)
         joined = [tf.gather(tf.where(unknown, self.unk_id, ids), first)]
-        if starts is not None:
+        if offsets:
+            starts, ends = offsets
             joined += [
                 tf.gather(starts.values, first), tf.gather(ends.values, last)
             ]  # fmt: skip
@@ -355,8 +362,8 @@ class _Blanks:
     Attributes:
         rewrites: expressions and their replacements, in order.
         white: whether all white space splits words; else blanks do.
-        scheme: which words without a blank before them get a mark: all
-            ('always'), the first of a text ('first') or none ('never').
+        scheme: name of the words without a blank before them that get a mark:
+            all ('always'), the first of a text ('first') or none ('never').
         split: whether a word begins at each mark.
     """
 
@@ -535,12 +542,19 @@ def _build(proto: Any, name: str) -> tf_text.SentencepieceTokenizer:
     return tokenizer
 
 
+def empty_model() -> Any:
+    """Makes a ModelProto without pieces."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    # The module makes its classes when it is imported.
+    return sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+
+
 def parse_model(model: bytes, where: Any) -> Any:
     """Parses a ModelProto; ValueError: damaged."""
     from google.protobuf import message
-    from sentencepiece import sentencepiece_model_pb2
 
-    proto = sentencepiece_model_pb2.ModelProto()
+    proto = empty_model()
     try:
         proto.ParseFromString(model)
     except message.DecodeError as error:
@@ -589,6 +603,7 @@ def _special_ids(proto: Any, where: str) -> list[int]:
             )
         elif number is None:
             missing.append(' or '.join(known))
+            continue
         elif proto.pieces[number].type != proto.pieces[number].CONTROL:
             raise errors.InputError(
                 'special_in_texts',

@@ -18,7 +18,7 @@ def checked(texts: Iterable[Any], name: str = 'texts') -> list[Text]:
         texts: strings or UTF-8 bytes: a list, a tuple, a generator, an array, a
             pandas Series, a tensor. (Bytes that are no UTF-8 are read as
             U+FFFD, here and in exports.)
-        name: of the argument, for errors.
+        name: name of the argument, for errors.
 
     Raises:
         TypeError: one string instead of several; or an element, named by its

@@ -50,8 +50,10 @@ def hyphened(labels: Collection[str]) -> dict[str, str]:
     if len(others) == len(labels) or marks_spans(others):
         return {}
     for way in _OTHERS:
-        parts = [way.fullmatch(label) for label in others]
-        if all(parts) and any(x['part'].upper() == 'B' for x in parts):
+        parts = [x for label in others if (x := way.fullmatch(label))]
+        if len(parts) == len(others) and any(
+            x['part'].upper() == 'B' for x in parts
+        ):
             spelled = (f'{x["part"].upper()}-{x["kind"]}' for x in parts)
             spellings = dict(zip(others, spelled, strict=True))
             return spellings | {x: NONE for x in labels if x not in others}
@@ -98,11 +100,10 @@ def kinds_of(labels: Sequence[str], simple: bool = False) -> Kinds:
         match = _LABEL.fullmatch(label)
         if label == NONE:
             parted.append(('', NONE))
-        elif simple:
-            is_part = match and match[1] in 'BI'
-            parted.append(match.groups() if is_part else ('I', label))
+        elif match and (match[1] in 'BI' if simple else spans):
+            parted.append((match[1], match[2]))
         else:
-            parted.append(match.groups() if spans else ('S', label))
+            parted.append(('I' if simple else 'S', label))
     types = tuple(dict.fromkeys(kind for _, kind in parted if kind != NONE))
     return Kinds(
         types,
@@ -119,7 +120,7 @@ def begin_spans(
     """Tells at which words a span begins: arrays or tensors, [n] bool.
 
     Args:
-        numbers, begins: of `Kinds`, of each word's label.
+        numbers, begins: fields of `Kinds` of each word's label.
         before, ended: `numbers` and `ends` of the label of the word before.
         first: whether a word is the first of its text.
     """
@@ -132,7 +133,7 @@ def spans(labels: np.ndarray, first: np.ndarray, kinds: Kinds) -> np.ndarray:
     Args:
         labels: [n] int, numbers of labels.
         first: [n] bool, the first words of texts.
-        kinds: of the labels.
+        kinds: types of the labels.
 
     Returns:
         [S, 3] int64: first word, the one after the last, type.
@@ -140,10 +141,10 @@ def spans(labels: np.ndarray, first: np.ndarray, kinds: Kinds) -> np.ndarray:
     numbers = kinds.numbers[labels]
     begins = begin_spans(
         numbers,
-        np.roll(numbers, 1),
-        kinds.begins[labels],
-        np.roll(kinds.ends[labels], 1),
-        first,
+        before=np.roll(numbers, 1),
+        begins=kinds.begins[labels],
+        ended=np.roll(kinds.ends[labels], 1),
+        first=first,
     )
     begin = np.flatnonzero(begins)
     # A span goes on to the next word that begins one, or has no type.
@@ -189,7 +190,7 @@ def scheme_of(tags: Sequence[Sequence[str]], where: Sequence[str]) -> str:
     """Finds the scheme of the tags of texts; '' if tags mark no spans.
 
     Args:
-        tags: of the words of each text.
+        tags: labels of the words of each text.
         where: the place of each text, for complaints.
 
     Raises:
@@ -197,10 +198,9 @@ def scheme_of(tags: Sequence[Sequence[str]], where: Sequence[str]) -> str:
             no beginning.
     """
     names = {tag for text in tags for tag in text}
-    parts = {tag: _LABEL.fullmatch(tag) for tag in names}
-    marked = {tag for tag in names if parts[tag]}
-    others = sorted(names - marked - {NONE})
-    if not marked or not any(parts[x][1] in 'BI' for x in marked):
+    parts = {x: match[1] for x in names if (match := _LABEL.fullmatch(x))}
+    others = sorted(names - parts.keys() - {NONE})
+    if not any(part in 'BI' for part in parts.values()):
         return ''
     if others:
         place = next(
@@ -211,11 +211,11 @@ def scheme_of(tags: Sequence[Sequence[str]], where: Sequence[str]) -> str:
         )
         raise errors.InputError(
             'tags_of_no_scheme',
-            f'{place}: {others[0]!r} stands beside {sorted(marked)[0]!r}; '
+            f'{place}: {others[0]!r} stands beside {min(parts)!r}; '
             'labels of spans all begin with B- or I- (IOB), perhaps with E- '
             'and S- (BIOES) or M- (BMES), but for O',
         )
-    if {parts[x][1] for x in marked} & set('ESLUM'):
+    if set('ESLUM').intersection(parts.values()):
         for text, at in zip(tags, where, strict=True):
             _check_ends(text, at)
         return BIOES

@@ -72,7 +72,8 @@ class Template:
     ) -> tf.RaggedTensor:
         """Adds special tokens to pairs of whole texts, [B, tokens] int32."""
         before, after = self.around_two
-        return with_special_tokens(before, first, self.between, second, after)
+        parts = before, first, self.between, second, after
+        return with_special_tokens(*parts)
 
     def format(
         self,

@@ -58,17 +58,17 @@ class TextTokenizer(tf.Module, abc.ABC):
         as_written: whether `learn` keeps case by default.
         unbounded: whether `learn` keeps all tokens by default.
         vocabulary: tokens in the order of their ids.
-        pad_id, unk_id, cls_id, sep_id, mask_id: of the special tokens;
+        pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special tokens;
             `special_ids` has them in this order.
-        control_ids: of tokens that no text has: the special ones but [UNK],
-            and others.
+        control_ids: ids of tokens that no text has: the special ones but
+            [UNK], and others.
         lower_case: whether case is folded.
         trims: whether offsets leave out the blank before a word.
     """
 
     trims: bool = True
-    kind: ClassVar[str]
-    file: ClassVar[str]
+    kind: str
+    file: str
     as_written: ClassVar[bool] = False
     unbounded: ClassVar[bool] = False
 
@@ -112,8 +112,8 @@ class TextTokenizer(tf.Module, abc.ABC):
         """Reads a vocabulary that `write` or another library wrote.
 
         Args:
-            lower_case: where the file does not say it.
-            **options: of the constructor, by name; most have none.
+            lower_case: whether to fold case, where the file does not say it.
+            **options: arguments of the constructor; most kinds have none.
 
         Raises:
             FileNotFoundError: no such file.
@@ -147,9 +147,9 @@ class TextTokenizer(tf.Module, abc.ABC):
             self.cls_id,
             self.sep_id,
             self.mask_id,
-            len(self),
-            self.vocabulary,
-            self.unk_id,
+            size=len(self),
+            tokens=self.vocabulary,
+            unk_id=self.unk_id,
         )
 
     @property
@@ -250,7 +250,7 @@ def ragged(values: tf.Tensor, splits: tf.Tensor) -> tf.RaggedTensor:
 
 
 def lookup_table(
-    values: Mapping[str | bytes, int],
+    values: Mapping[str, int] | Mapping[bytes, int],
     default: int,
     dtype: tf.DType = tf.int64,
 ) -> tf.lookup.StaticHashTable:

@@ -166,7 +166,8 @@ def learn(
     index = learner.get_vocab()
     if not alphabet:
         raise no_text()
-    return check(sorted(index, key=index.get), 'the learned vocabulary')
+    in_order = sorted(index, key=index.__getitem__)
+    return check(in_order, 'the learned vocabulary')
 
 
 def _alphabet(
@@ -175,10 +176,11 @@ def _alphabet(
     """Returns the commonest characters, lest rare scripts fill a small
     vocabulary, and which of the characters occur inside words.
     """
-    words = collections.Counter()
+    words: collections.Counter[str] = collections.Counter()
     for text in texts:
         words.update(normalizer.normalize_str(text).split())
-    counts, continuing = collections.Counter(), set()
+    counts: collections.Counter[str] = collections.Counter()
+    continuing: set[str] = set()
     for word, count in words.items():
         for part, _ in pre_tokenizer.pre_tokenize_str(word):
             for character in part:

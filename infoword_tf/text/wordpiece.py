@@ -180,7 +180,9 @@ class WordPieceTokenizer(TextTokenizer):
         widths = tf.gather(ends, last) - tf.gather(starts, first)  # [W] bytes
         ids, splits, starts, ends = tf.cond(
             tf.reduce_max(widths) > LONGEST_WORD,
-            lambda: self._shortened(ids, splits, starts, ends, first, last),
+            lambda: self._shortened(
+                ids, splits, starts=starts, ends=ends, first=first, last=last
+            ),
             lambda: (ids, splits, starts, ends),
         )
         tokens = ragged(ids, splits)

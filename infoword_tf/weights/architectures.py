@@ -33,8 +33,8 @@ def check_values(
 
     Args:
         config: content of the file.
-        known: by key, the values that can be converted, the default first.
-        where: for errors.
+        known: values that can be converted, by key, the default first.
+        where: the file, for errors.
         advice: ends the message.
     """
     for key, values in known.items():
@@ -124,14 +124,15 @@ def transform_activation(
         ValueError: another activation.
     """
     architecture = ARCHITECTURES[config['model_type']]
-    if not architecture.fills_by:
+    if architecture.fills_by is None:
         return None
     key, default = architecture.fills_by
-    activation = _activation(config.get(key, default), architecture, where)
+    value = default if key is None else config.get(key, default)
+    activation = _activation(value, architecture, where)
     return None if activation == encoder.arguments['activation'] else activation
 
 
-def spelled(kind: str, activation: str) -> str | None:
+def spelled(kind: str, activation: str | None) -> str | None:
     """Spells an activation as a config.json does; None: as none does."""
     known = ARCHITECTURES[kind].activations
     return next((x for x, ours in known.items() if ours == activation), None)
@@ -161,8 +162,8 @@ def config_of(
 
     Args:
         kind: the model_type.
-        encoder: of this project.
-        pad_id: of the token that pads.
+        encoder: encoder of this project.
+        pad_id: id of the token that pads.
 
     Raises:
         ValueError: transformers has no such encoder.

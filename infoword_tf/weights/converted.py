@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,12 @@ from infoword_tf.text.added import with_markers
 from infoword_tf.text.layout import layout_of
 from infoword_tf.views.masking import MASKED_SHARE
 from infoword_tf.weights.heads import CLASSES, MASKED_WORDS, ReadHead
-from infoword_tf.weights.mapping import find, match, read_weight
+from infoword_tf.weights.mapping import (
+    PublicWeights,
+    find,
+    match,
+    read_weight,
+)
 from infoword_tf.weights.names import Lines, Naming, is_unnamed_bias
 from infoword_tf.weights.tensors import Tensors
 from infoword_tf.weights.tokenizer_reader import FolderTokenizer
@@ -38,16 +43,16 @@ class EncoderSource:
     """A public encoder before the weights are read.
 
     Attributes:
-        where: for errors.
+        where: the folder, for errors.
         naming: names of the weights.
         tensors: the weights.
-        encoder: from the configuration.
-        tokenizer: of the folder.
-        layout: of a text, as in `Config`.
-        heads: by name in HEADS, what each becomes, if there are weights of it.
+        encoder: encoder that the configuration describes.
+        tokenizer: tokenizer of the folder.
+        layout: special tokens around texts, as in `Config`.
+        heads: row that each head becomes, if it has weights, by name in HEADS.
         labels: names of classes.
         tied: name in HEADS of one without weights but the encoder's.
-        padding: as of `Layout`, for a head on the whole text.
+        padding: token of `Layout.padding`, for a head on the whole text.
     """
 
     where: str
@@ -68,17 +73,17 @@ class VectorSettings:
 
     Attributes:
         pooling, similarity, normalize, dims, prompts, prompt, query_length,
-            passage_length: as in `Config`.
-        critic: what compares texts; None: `cross` if a head gives two texts
-            one number, else `cosine`.
-        critics: by name, critics with a head.
-        markers: what begins prompts; a marker, or else its first word, is a
+            passage_length: fields of `Config`.
+        critic: name of the critic that compares texts; None: `cross` if a head
+            gives two texts one number, else `cosine`.
+        critics: critics with a head, by name.
+        markers: beginnings of prompts; a marker, or else its first word, is a
             token where the vocabulary has it.
         dense: layers over the vector.
         tensors: weights of these layers and of critics, by path.
-        heads: names of more weights beside the encoder's, as of `Naming`.
-        max_length: of a text, with specials; None: the tokenizer's, else the
-            encoder's.
+        heads: names of more weights beside the encoder's, see `Naming`.
+        max_length: most tokens of a text, with specials; None: as many as the
+            tokenizer says, else the encoder.
         lower_case: whether texts are lower-cased before the tokenizer.
         classes: whether the model gives classes of texts instead of vectors.
     """
@@ -111,10 +116,28 @@ def marked(source: EncoderSource, markers: Sequence[str]) -> EncoderSource:
         tokens += [x for x in spelled[:1] if x not in tokens]
     if not tokens:
         return source
-    tokenizer = source.tokenizer._replace(
+    with_tokens = source.tokenizer._replace(
         tokenizer=with_markers(tokenizer, tokens)
     )
-    return dataclasses.replace(source, tokenizer=tokenizer)
+    return dataclasses.replace(source, tokenizer=with_tokens)
+
+
+class _Heads(NamedTuple):
+    """Heads of a public model, with the rows and critics made of each.
+
+    Attributes:
+        weights: the public weights.
+        naming: names of the weights, with heads by row or critic.
+        rows: row of each head that is no critic's, by name in HEADS.
+        critics: critics with a head, by name.
+        tied: name in HEADS of one without weights; None: it has weights.
+    """
+
+    weights: PublicWeights
+    naming: Naming
+    rows: Mapping[str, str]
+    critics: Mapping[str, HeadConfig]
+    tied: str | None
 
 
 def make(
@@ -134,10 +157,31 @@ def make(
             the one that stands for a text here; classes of the last state
             beside vectors of the first.
     """
+    heads = _heads_of(source, vectors)
+    _check(source, vectors, heads)
+    config = _config_of(source, vectors, heads)
+    model = Model(
+        config, source.tokenizer.tokenizer.specials, seed=None,
+        auxiliaries=False,
+    )  # fmt: skip
+    dropped = _fill(model, source, vectors, heads)
+    if vectors.dims and vectors.normalize:
+        dropped.append(
+            f'the length of vectors before they are cut to {vectors.dims} '
+            'numbers: here they have length 1 after that'
+        )
+    return config, model, dropped
+
+
+def _heads_of(source: EncoderSource, vectors: VectorSettings) -> _Heads:
+    """Finds the heads, and the row or critic of each."""
     naming, tied = source.naming, source.tied
     heads, critics = {**naming.heads, **vectors.heads}, {**vectors.critics}
-    takes = {x: CRITICS[x].takes_head(entry) for x, entry in critics.items()}
-    takes = {name: head for name, head in takes.items() if head}
+    takes = {
+        name: head
+        for name, entry in critics.items()
+        if (head := CRITICS[name].takes_head(entry))
+    }
     for name, head in takes.items():
         heads[name] = heads.pop(head, {})
     naming = naming._replace(heads=heads)
@@ -153,27 +197,45 @@ def make(
             critics[name], name in weights.heads, source.heads[head].settings
         )
         tied = None if tied == head else tied
-    tokenizer = source.tokenizer.tokenizer
-    if vectors.classes and CLASSES not in weights.heads:
+    rows = {
+        head: source.heads[head].row
+        for head in {*weights.heads, *filter(None, [tied])} - {*CRITICS}
+    }
+    return _Heads(weights, naming.at(rows), rows, critics=critics, tied=tied)
+
+
+def _check(
+    source: EncoderSource, vectors: VectorSettings, heads: _Heads
+) -> None:
+    """Raises ValueError for classes without a head, or texts of other case."""
+    if vectors.classes and CLASSES not in heads.weights.heads:
         raise errors.InputError(
             'no_class_head',
             f'{source.where} is to answer classes of texts, and its weights '
             'have no head for them',
         )
-    if vectors.lower_case and not tokenizer.lower_case:
+    if vectors.lower_case and not source.tokenizer.tokenizer.lower_case:
         raise errors.InputError(
             'lower_cases_cased',
             f'{source.where} lower-cases texts (do_lower_case) before a '
             'tokenizer that keeps case; set do_lower_case in '
             'tokenizer_config.json instead',
         )
-    row_by_head = {
-        head: source.heads[head].row
-        for head in {*weights.heads, *filter(None, [tied])} - {*CRITICS}
-    }
+
+
+def _config_of(
+    source: EncoderSource, vectors: VectorSettings, heads: _Heads
+) -> Config:
+    """Makes the config of a workdir.
+
+    Raises:
+        ValueError: as `make`, of critics and layouts.
+    """
     rows = {
-        row_by_head[head]: RowConfig(1.0, _settings(source, head, head == tied))
-        for head in sorted(row_by_head, key=row_by_head.get)
+        heads.rows[head]: RowConfig(
+            1.0, _settings(source, head, head == heads.tied)
+        )
+        for head in sorted(heads.rows, key=heads.rows.__getitem__)
     }
     scores = bool(scoring(rows))
     has_labels = any('classes' in row.settings for row in rows.values())
@@ -182,24 +244,29 @@ def make(
     positions = arguments['max_length']
     longest = vectors.max_length or source.tokenizer.max_length or positions
     first = layout_of(source.layout).first
-    for name, entry in critics.items():
+    for name, entry in heads.critics.items():
         CRITICS[name].check_public(
-            entry, source.where, arguments, vectors, first
+            entry,
+            source.where,
+            arguments=arguments,
+            vectors=vectors,
+            first=first,
         )
     query_length, passage_length = (
         length and min(length, positions)
         for length in (vectors.query_length, vectors.passage_length)
     )
     where = pathlib.Path(source.where)
-    config = Config(
+    fills = MASKED_WORDS in heads.rows
+    return Config(
         encoder=EncoderConfig(source.encoder.name, arguments),
         rows=rows,
         max_length=min(longest, positions),
-        tokenizer=tokenizer.config,
-        masking='tokens' if MASKED_WORDS in row_by_head else None,
-        mask_share=MASKED_SHARE if MASKED_WORDS in row_by_head else None,
+        tokenizer=source.tokenizer.tokenizer.config,
+        masking='tokens' if fills else None,
+        mask_share=MASKED_SHARE if fills else None,
         memory_length=0 if has_memory else None,
-        layout=_layout(source, vectors, CLASSES not in row_by_head),
+        layout=_layout(source, vectors, CLASSES not in heads.rows),
         pooling=vectors.pooling,
         similarity=vectors.similarity,
         dense=vectors.dense,
@@ -208,24 +275,34 @@ def make(
         prompts=dict(vectors.prompts),
         prompt=vectors.prompt,
         critics={vectors.critic or (CROSS if scores else COSINE): None}
-        | {name: entry.written() for name, entry in critics.items()},
+        | {name: entry.written() for name, entry in heads.critics.items()},
         query_length=query_length,
         passage_length=passage_length,
         labels=source.labels if has_labels else (),
         run={'source': hub.commit_of(where) or where.name},
     )
-    model = Model(config, tokenizer.specials, seed=None, auxiliaries=False)
-    variables, naming = model.exported, naming.at(row_by_head)
+
+
+def _fill(
+    model: Model, source: EncoderSource, vectors: VectorSettings, heads: _Heads
+) -> list[str]:
+    """Sets the weights of a model; returns descriptions of surplus weights.
+
+    Raises:
+        ValueError: as `make`, of names and shapes.
+    """
+    variables, arguments = model.exported, source.encoder.arguments
     # A bias that public heads do not have stays 0.
     paths = [
         path
         for path in variables
-        if path not in vectors.tensors and not is_unnamed_bias(naming, path)
+        if path not in vectors.tensors
+        and not is_unnamed_bias(heads.naming, path)
     ]
     lines, dropped = match(
-        naming,
-        weights,
-        rows=[row_by_head.get(head, head) for head in weights.heads],
+        heads.naming,
+        heads.weights,
+        rows=[heads.rows.get(head, head) for head in heads.weights.heads],
         layers=arguments['layers'],
         paths=paths,
         where=source.where,
@@ -233,9 +310,12 @@ def make(
     # One after the other: a model may fill half of the memory.
     for line in lines:
         variable = variables[line.ours]
-        shape = tuple(variable.shape)
         array = read_weight(
-            line, weights, shape, arguments['heads'], source.where
+            line,
+            heads.weights,
+            shape=tuple(variable.shape),
+            heads=arguments['heads'],
+            where=source.where,
         )
         _assign(variable, array)
     for path, array in vectors.tensors.items():
@@ -247,12 +327,7 @@ def make(
                 f'configuration asks for {shape}',
             )
         variables[path].assign(array)
-    if vectors.dims and vectors.normalize:
-        dropped.append(
-            f'the length of vectors before they are cut to {vectors.dims} '
-            'numbers: here they have length 1 after that'
-        )
-    return config, model, dropped
+    return dropped
 
 
 def _settings(source: EncoderSource, head: str, tied: bool) -> dict[str, Any]:
@@ -276,7 +351,7 @@ def _settings(source: EncoderSource, head: str, tied: bool) -> dict[str, Any]:
         settings['classes'] = len(source.labels)
     if 'transform' in settings:
         settings['transform'] = not tied
-    return settings if tied else settings | more
+    return settings if tied else {**settings, **more}
 
 
 def _layout(

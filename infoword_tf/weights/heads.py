@@ -52,8 +52,8 @@ class PublicConfig(NamedTuple):
 
     Attributes:
         values: content of the file.
-        encoder: from the file.
-        where: for errors.
+        encoder: encoder that the file describes.
+        where: the file, for errors.
     """
 
     values: Settings
@@ -75,8 +75,8 @@ class PublicFolder(NamedTuple):
 
     Attributes:
         loaded: the model.
-        values: of config.json.
-        tensors: by path here.
+        values: content of config.json.
+        tensors: arrays by path here.
         dropped: descriptions of what has no place there.
     """
 
@@ -101,7 +101,7 @@ class ReadHead(NamedTuple):
 
     Attributes:
         row: the row of the table.
-        settings: of the row, those that are read.
+        settings: settings of the row, those that are read.
     """
 
     row: str
@@ -112,7 +112,8 @@ class PublicHead:
     """A head without settings.
 
     Attributes:
-        ending: how names of architectures with such a head end; '': otherwise.
+        ending: end of names of architectures with such a head; '': they have
+            another.
         task: the task_type of PEFT; None: it has none.
         labelled: whether classes have names there.
         scores_tokens: whether its table is that of the embeddings.
@@ -180,13 +181,17 @@ class MaskedWordsHead(WordsHead):
         self, loaded: Loaded, settings: Settings, kind: str
     ) -> str | None:
         """Names the activation of transformers, unless the row has the same."""
-        known, usual = ARCHITECTURES[kind], loaded.encoder.arguments
-        key, default = known.fills_by or (None, None)
+        known, theirs = ARCHITECTURES[kind], loaded.encoder.arguments
         activation = self._activation(loaded, settings)
-        if activation is None or key is not None:
+        if activation is None:
             return None
-        theirs = known.activations.get(default, usual['activation'])
-        return None if theirs == activation else theirs
+        missed = theirs['activation']
+        if known.fills_by is not None:
+            key, default = known.fills_by
+            if key is not None:
+                return None
+            missed = known.activations.get(default, missed)
+        return None if missed == activation else missed
 
     def why(self, loaded: Loaded, row: str, kind: str) -> str:
         """Overrides `PublicHead.why`."""
@@ -214,8 +219,9 @@ class ClassesHead(PublicHead):
     def read(self, config: PublicConfig) -> dict[str, Any]:
         """Overrides `PublicHead.read`."""
         known, values = ARCHITECTURES[config.kind], config.values
-        mean = values.get(known.pooling) == 'mean'
-        settings = {'pooler': known.classes, 'mean': mean}
+        settings: dict[str, Any] = {'pooler': known.classes, 'mean': False}
+        if known.pooling is not None:
+            settings['mean'] = values.get(known.pooling) == 'mean'
         if not is_number(values):
             settings['multilabel'] = values.get(PROBLEM) == SEVERAL
         return settings

@@ -50,6 +50,7 @@ from infoword_tf.weights.names import (
     is_unnamed_bias,
 )
 from infoword_tf.weights.tensors import SINGLE, open_folder
+from infoword_tf.weights.tokenizer_reader import FolderTokenizer
 
 CONFIG = 'config.json'
 _POSITIONS = 'position_embeddings'
@@ -70,9 +71,10 @@ def read(
     """Reads all of a folder but the weights.
 
     Args:
-        folder: with config.json, weights and a tokenizer.
-        config: instead of the folder's config.json.
-        tokenizer_folder: with a tokenizer that counts instead, if it has one.
+        folder: path of config.json, weights and a tokenizer.
+        config: content that replaces the folder's config.json.
+        tokenizer_folder: path of a tokenizer that replaces the folder's, if
+            there is one.
 
     Raises:
         FileNotFoundError: no config.json, weights or tokenizer.
@@ -111,18 +113,7 @@ def read(
     ):  # fmt: skip
         tokenizer_folder = folder
     tokenizer = tokenizer_reader.read(tokenizer_folder, size, config)
-    layout = architecture.layout
-    if tokenizer.post_processor is not None:
-        layout = post_processors.layout_for(
-            tokenizer.post_processor,
-            tokenizer.tokenizer,
-            layout,
-            encoder,
-            str(tokenizer_folder),
-        )
-    if isinstance(layout, Layout):
-        side = tokenizer.padding_side
-        layout = dataclasses.replace(layout, padding_side=side)
+    layout = _layout(tokenizer, architecture.layout, encoder, tokenizer_folder)
     if token := _text_as_padding(config, tokenizer.tokenizer):
         tokenizer.notes.append(
             f'transformers takes {token} in a text for padding and does not '
@@ -145,6 +136,35 @@ def read(
     )
 
 
+def _layout(
+    tokenizer: FolderTokenizer,
+    usual: str,
+    encoder: EncoderConfig,
+    folder: pathlib.Path,
+) -> str | Layout:
+    """Returns the layout of texts by the files of a tokenizer.
+
+    Args:
+        tokenizer: tokenizer of the folder.
+        usual: name of the layout of the architecture.
+        encoder: encoder that reads the texts.
+        folder: path of the files, for errors.
+    """
+    if tokenizer.post_processor is None:
+        return usual
+    layout = post_processors.layout_for(
+        tokenizer.post_processor,
+        tokenizer.tokenizer,
+        usual=usual,
+        encoder=encoder,
+        where=str(folder),
+    )
+    if isinstance(layout, Layout):
+        side = tokenizer.padding_side
+        return dataclasses.replace(layout, padding_side=side)
+    return layout
+
+
 def naming_of(config: Mapping[str, Any], where: str) -> Naming:
     """Returns the names of the weights beside a config.json.
 
@@ -165,7 +185,8 @@ def _naming(config: Mapping[str, Any], head: str | None = None) -> Naming:
 
     Args:
         config: content of the file.
-        head: name in HEADS of one on states; None: the file says it.
+        head: name in HEADS of one on states, '' for none; None: the file says
+            it.
     """
     architecture = ARCHITECTURES[config['model_type']]
     naming = architecture.naming
@@ -173,8 +194,8 @@ def _naming(config: Mapping[str, Any], head: str | None = None) -> Naming:
         name = _name(config)
         named = (x for x in TASKS if name.endswith(HEADS[x].ending))
         head = next(named, None)
-    known = HEADS.get(head)
-    if isinstance(known, TokensHead):
+    known = HEADS[head] if head else None
+    if head and isinstance(known, TokensHead):
         # Heads of several tasks may have the same names.
         heads = {k: x for k, x in naming.heads.items() if k != CLASSES}
         if names := known.names(config['model_type']):
@@ -297,10 +318,18 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         if name in heads:
             head.write(public, heads[name])
     arrays = mapping.write(
-        naming, tensors, arguments['layers'], arguments['heads'], rows
+        naming,
+        tensors,
+        layers=arguments['layers'],
+        heads=arguments['heads'],
+        rows=rows,
     )
     tokenizer_writer.write(
-        folder, tokenizer, kind, config.max_length, config.layout
+        folder,
+        tokenizer,
+        kind=kind,
+        max_length=config.max_length,
+        layout=config.layout,
     )
     files.write_tensors(folder / SINGLE, arrays, {'format': 'pt'})
     files.write_json(folder / CONFIG, values)

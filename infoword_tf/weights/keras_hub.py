@@ -5,6 +5,7 @@
 """
 
 import datetime
+import functools
 import importlib.metadata
 import pathlib
 import re
@@ -37,6 +38,7 @@ from infoword_tf.weights.heads import (
     PROBLEM,
     SEVERAL,
     PublicConfig,
+    ReadHead,
     read_heads,
 )
 from infoword_tf.weights.kinds import ARCHITECTURES
@@ -108,7 +110,9 @@ def read(folder: pathlib.Path) -> EncoderSource:
         naming = EQUAL_WIDTHS
     heads = read_heads(PublicConfig(values, encoder, str(path)))
     if preset.fills:
-        heads[MASKED_WORDS].settings['transform_activation'] = preset.fills
+        row, of_row = heads[MASKED_WORDS]
+        form = {'transform_activation': preset.fills}
+        heads[MASKED_WORDS] = ReadHead(row, {**of_row, **form})
     tensors, tokenizer = _open(folder), _tokenizer(folder, preset, encoder)
     epsilon = encoder.arguments['epsilon']
     if epsilon != _EPSILON and any('masked_lm_head' in x for x in tensors):
@@ -231,11 +235,7 @@ def _open(folder: pathlib.Path) -> Tensors:
             continue
         try:
             with h5py.File(path) as file:
-                names: list[str] = []
-                file.visititems(
-                    lambda x, node, names=names: names.append(x)
-                    if isinstance(node, h5py.Dataset) else None
-                )  # fmt: skip
+                names = _arrays_in(file)
         except (OSError, RuntimeError) as error:
             raise errors.InputError(
                 'preset_weights_damaged',
@@ -245,8 +245,22 @@ def _open(folder: pathlib.Path) -> Tensors:
         for x in names:
             ours = x.removeprefix('layers/').replace('vars/', '')
             ours = re.sub(r'^(\w+_encoder)/', r'\1_0/', ours)
-            readers[place + ours] = lambda path=path, x=x: _array(path, x)
+            readers[place + ours] = functools.partial(_array, path, x)
     return Tensors(readers, str(folder))
+
+
+def _arrays_in(file: Any) -> list[str]:
+    """Lists the names of arrays in a file."""
+    import h5py
+
+    names: list[str] = []
+
+    def visit(name: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset):
+            names.append(name)
+
+    file.visititems(visit)
+    return names
 
 
 def _array(path: pathlib.Path, name: str) -> np.ndarray:

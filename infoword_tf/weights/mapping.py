@@ -9,10 +9,9 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.critics import CRITICS
-from infoword_tf.weights.names import Form, Naming
+from infoword_tf.weights.names import Form, Naming, names_in, names_of
 from infoword_tf.weights.tensors import Tensors
 
-_FIRST_PART = re.compile(r'[^./]*')
 _ELEMENT = re.compile(r'(.*)\[(\d+)\]$')
 
 
@@ -22,7 +21,7 @@ class Line(NamedTuple):
     Attributes:
         ours: path of the weight.
         theirs: names of the counterparts.
-        form: how the arrays lie.
+        form: functions between both arrangements of arrays.
     """
 
     ours: str
@@ -37,9 +36,16 @@ def lines(
     critics.
     """
 
-    def line(ours, theirs, form, before='', i=0):
-        names = (theirs,) if isinstance(theirs, str) else theirs
-        named = tuple(before + _fill(name, prefix, layers, i) for name in names)
+    def line(
+        ours: str,
+        theirs: str | tuple[str, ...],
+        form: Form,
+        before: str = '',
+        i: int = 0,
+    ) -> Line:
+        named = tuple(
+            before + _fill(name, prefix, layers, i) for name in names_of(theirs)
+        )
         return Line(ours, named, form)
 
     for path, entry in naming.encoder.items():
@@ -65,8 +71,8 @@ class PublicWeights(NamedTuple):
     """Weights of a public model.
 
     Attributes:
-        tensors: by name, older names replaced.
-        prefix: before the encoder's names.
+        tensors: arrays by name, older names replaced.
+        prefix: beginning of the encoder's names.
         heads: names of the heads that are among them, as of `Naming`.
     """
 
@@ -82,9 +88,10 @@ def find(naming: Naming, tensors: Tensors) -> PublicWeights:
         now = name
         for old, new in naming.old.items():
             now = re.sub(old, new, now)
-        readers |= _parts(naming, now, functools.partial(tensors.get, name))
+        read = functools.partial(tensors.__getitem__, name)
+        readers |= _parts(naming, now, read)
     by_name = Tensors(readers, tensors.where)
-    first = naming.encoder['word_embeddings'][0]
+    [first] = names_of(naming.encoder['word_embeddings'][0])
     for prefix in naming.prefixes:
         if prefix + first in by_name:
             break
@@ -100,17 +107,20 @@ def find(naming: Naming, tensors: Tensors) -> PublicWeights:
         others = {
             theirs
             for other, lines_of in naming.heads.items()
-            for theirs, _ in lines_of.values()
+            for theirs in names_in(lines_of)
             if other != name
         }
         names = [
             theirs
-            for theirs, _ in head.values()
+            for theirs in names_in(head)
             if '{p}' not in theirs and theirs not in others
         ]
         if any(_fill(theirs, prefix, 0) in by_name for theirs in names):
             heads.append(name)
     return PublicWeights(by_name, prefix, tuple(heads))
+
+
+
 
 
 def _parts(
@@ -145,12 +155,12 @@ def match(
     """Matches every name on both sides.
 
     Args:
-        naming: of the weights, with heads by row (`Naming.at`).
+        naming: names of the weights, with heads by row (`Naming.at`).
         weights: the public ones.
         rows: rows, and critics, whose heads are among them.
         layers: L.
-        paths: of weights here.
-        where: for errors.
+        paths: names of weights here.
+        where: the file, for errors.
 
     Returns:
         A line for each of `paths`, and descriptions of what has no place
@@ -176,15 +186,37 @@ def match(
             'unmatched_weights',
             f'{where} has no weights for {_listed(unmatched)}',
         )
-    surplus = sorted(set(weights.tensors) - names)
+    return matched, _surplus(naming, weights, names, layers, where=where)
+
+
+def _surplus(
+    naming: Naming,
+    weights: PublicWeights,
+    names: Collection[str],
+    layers: int,
+    where: str,
+) -> list[str]:
+    """Describes public weights without a counterpart.
+
+    Args:
+        naming: names of the weights.
+        weights: the public ones.
+        names: those that have a place.
+        layers: L.
+        where: the file, for errors.
+
+    Raises:
+        ValueError: an unknown name of the encoder; a tied weight that differs.
+    """
     copies = {
         _fill(copy, weights.prefix, layers): _fill(
             source, weights.prefix, layers
         )
         for copy, source in naming.copies.items()
     }
-    dropped, unknown = {}, []
-    for name in surplus:
+    dropped: dict[str, None] = {}
+    unknown = []
+    for name in sorted(set(weights.tensors).difference(names)):
         if name in copies:
             if copies[name] not in names:
                 unknown.append(name)
@@ -207,7 +239,7 @@ def match(
         if beginning := _begins(bare, naming.dropped, layers):
             dropped[naming.dropped[beginning]] = None
         elif not name.startswith(weights.prefix):  # a head's alone
-            dropped[f'the head {_FIRST_PART.match(name)[0]}'] = None
+            dropped[f'the head {re.split("[./]", name)[0]}'] = None
         else:
             unknown.append(name)
     if unknown:
@@ -216,7 +248,7 @@ def match(
             f'{where} has {_listed(unknown)}, which has no place here; '
             'is its model_type right?',
         )
-    return matched, list(dropped)
+    return list(dropped)
 
 
 def read_weight(

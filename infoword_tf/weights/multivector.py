@@ -1,4 +1,4 @@
-"""Settings of late interaction, as three libraries keep them.
+"""Models of late interaction, as three libraries keep them.
 
 MultiVectorEncoder   sentence-transformers 6: of the Transformer
 ColBERT              PyLate: in config_sentence_transformers.json
@@ -10,16 +10,30 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.config import Config, DenseConfig
-from infoword_tf.critics.late import LATE, PUNCTUATION, LateConfig
+from infoword_tf.critics.late import LATE, PUNCTUATION, LateConfig, LateCritic
+from infoword_tf.inference.loaded import Loaded
+from infoword_tf.weights import huggingface
 from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import VectorSettings
+from infoword_tf.weights.modules import (
+    MASK,
+    MODULES,
+    NATIVE,
+    OF_MASKS,
+    PYLATE,
+    READS_TOKENS,
+    Modules,
+    PublicModules,
+    defaults,
+    read_layers,
+)
 from infoword_tf.weights.names import TURNED
 from infoword_tf.weights.tensors import open_folder
-from infoword_tf.weights.tokenizer_reader import read_optional_json
+from infoword_tf.weights.tokenizer_folder import read_optional_json
 
-NATIVE, PYLATE, STANFORD = 'MultiVectorEncoder', 'ColBERT', 'HF_ColBERT'
+STANFORD = 'HF_ColBERT'
 _METADATA = 'artifact.metadata'
 _LINEAR = 'linear.weight'
 # Values that can be converted, the default first: how queries are expanded, and
@@ -29,14 +43,49 @@ EXPANSION = {'strategy': ('fixed',), 'token': (None,)}
 _SCORES = {'interaction': ('colbert',), 'similarity': ('cosine', 'l2')}
 
 
+def read(
+    public: PublicModules,
+    similarity: str,
+    prompts: Mapping[str, str],
+    fields: dict[str, Any],
+) -> VectorSettings:
+    """Reads a model of sentence-transformers or of PyLate.
+
+    Args:
+        public: files of the folder.
+        similarity: name of the way to compare.
+        prompts: texts by name.
+        fields: other fields of `VectorSettings`.
+
+    Raises:
+        ValueError: vectors of other lengths than 1.
+    """
+    layers = read_layers(public.folder, public.modules, public.kind)
+    if public.name == PYLATE:
+        late, sizes = pylate(public.settings, prompts)
+    elif layers.normalize:
+        late, sizes = native(public.about, public.about_path)
+    else:
+        raise errors.InputError(
+            'token_vectors_of_any_length',
+            f'{public.folder}/{MODULES} has no Normalize, and vectors of '
+            'tokens have length 1 here; add Normalize, if scores may change',
+        )
+    late = {'skip': layers.skip, 'mean': similarity == 'meanmaxsim', **late}
+    return settings_of(
+        LateConfig(layers.dense, **late),
+        **{**fields, 'tensors': layers.tensors, **sizes},
+    )
+
+
 def native(
     about: Mapping[str, Any], where: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Reads the settings of a Transformer of sentence-transformers.
 
     Args:
-        about: of sentence_bert_config.json.
-        where: for errors.
+        about: content of sentence_bert_config.json.
+        where: the file, for errors.
 
     Returns:
         Fields of `LateConfig`, and of `VectorSettings`.
@@ -74,8 +123,8 @@ def pylate(
     """Reads the settings of PyLate; returns as `native`.
 
     Args:
-        settings: of config_sentence_transformers.json.
-        prompts: that stand there.
+        settings: content of config_sentence_transformers.json.
+        prompts: texts by name that stand there.
     """
     expand = settings.get('do_query_expansion')
     skip = settings.get('skiplist_words')
@@ -150,7 +199,7 @@ def settings_of(
 
     Args:
         late: vectors of tokens.
-        query_length, passage_length: as of `VectorSettings`.
+        query_length, passage_length: fields of `VectorSettings`.
         max_length: the folder's; None: it has none.
         **more: other settings.
     """
@@ -166,3 +215,39 @@ def settings_of(
         max_length=max_length,
         **more,
     )
+
+
+def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
+    """Writes a MultiVectorEncoder.
+
+    Raises:
+        ValueError: vectors that it cannot leave out.
+    """
+    config, late = loaded.config, LateCritic.of(loaded.config)
+    if not late.first:
+        raise errors.InputError(
+            'first_state_not_public',
+            'this model has no vector of the first state of a text (BGE-M3), '
+            'which a MultiVectorEncoder always has; write its encoder with '
+            '--format=huggingface',
+        )
+    dropped = huggingface.write(folder, loaded)
+    dropped.remove(LateCritic.described)
+    modules, names = Modules(folder), defaults(READS_TOKENS)
+    modules.add_layers(late.dense, loaded.model.critics[LATE].dense, names)
+    skip = {'skiplist_words': list(late.skip)}
+    modules.add(MASK, skip | defaults(OF_MASKS))
+    modules.add('Normalize', names)
+    more = lengths_of(config)
+    if late.expand:
+        more['query_expansion'] = {
+            **defaults(EXPANSION),
+            'length': config.query_length or config.max_length,
+            'attend': late.attend,
+        }
+    settings = {
+        'model_type': NATIVE,
+        'similarity_fn_name': 'meanmaxsim' if late.mean else 'maxsim',
+    }
+    modules.write(loaded, settings, **more)
+    return dropped

@@ -92,6 +92,16 @@ ROW = Form(  # [1, 1, D]
 Lines = Mapping[str, tuple[str | tuple[str, ...], Form]]
 
 
+def names_of(theirs: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the names of a line of a map."""
+    return (theirs,) if isinstance(theirs, str) else theirs
+
+
+def names_in(lines: Lines) -> list[str]:
+    """Lists all names of a map."""
+    return [x for theirs, _ in lines.values() for x in names_of(theirs)]
+
+
 class Naming(NamedTuple):
     """The names of the weights of one kind of model.
 
@@ -257,6 +267,10 @@ class Style(NamedTuple):
 
 
 TORCH = Style(
-    '.weight', '.bias', '.weight', '.bias', TURNED, (JOINED_TURNED, JOINED)
-)
-TF = Style('/kernel', '/bias', '/gamma', '/beta', SAME, (JOINED, JOINED))
+    '.weight', '.bias', gamma='.weight', beta='.bias', form=TURNED,
+    joined=(JOINED_TURNED, JOINED),
+)  # fmt: skip
+TF = Style(
+    '/kernel', '/bias', gamma='/gamma', beta='/beta', form=SAME,
+    joined=(JOINED, JOINED),
+)  # fmt: skip

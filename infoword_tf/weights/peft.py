@@ -25,7 +25,7 @@ from infoword_tf.weights import huggingface, mapping
 from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.heads import HEADS, TASKS
-from infoword_tf.weights.names import SAME, Naming
+from infoword_tf.weights.names import SAME, Naming, names_in, names_of
 from infoword_tf.weights.tensors import Tensors, open_folder
 
 WEIGHTS, PICKLED = 'adapter_model.safetensors', 'adapter_model.bin'
@@ -99,8 +99,8 @@ def read(base: pathlib.Path, folder: pathlib.Path) -> EncoderSource:
     and a tokenizer there that of the encoder.
 
     Args:
-        base: as of `huggingface.read`.
-        folder: of the adapters.
+        base: folder of the encoder, see `huggingface.read`.
+        folder: folder of the adapters.
 
     Raises:
         FileNotFoundError: as `huggingface.read`; the folder has no weights.
@@ -116,13 +116,14 @@ def read(base: pathlib.Path, folder: pathlib.Path) -> EncoderSource:
         about['architectures'] = [task]
     naming = huggingface.naming_of(about, str(base / huggingface.CONFIG))
     whole = {_plain(naming, x.removeprefix(_FIRST)): x for x in stored}
-    words, _ = naming.encoder['word_embeddings']
+    [words] = names_of(naming.encoder['word_embeddings'][0])
     if words in whole:  # new tokens
         about['vocab_size'] = len(stored[whole[words]])
     for name, head in naming.heads.items():
-        kernel, _ = head.get('kernel', ('', None))
-        if HEADS[name].labelled and kernel in whole:
-            about = _with_classes(about, len(stored[whole[kernel]]))
+        if HEADS[name].labelled and 'kernel' in head:
+            [kernel] = names_of(head['kernel'][0])
+            if kernel in whole:
+                about = _with_classes(about, len(stored[whole[kernel]]))
     source = huggingface.read(base, about, folder)
     if unknown := [x for x in values if x not in KEYS and values[x]]:
         source.tokenizer.notes.append(
@@ -152,8 +153,8 @@ def _without_words(
     """
     heads, gone = dict(source.naming.heads), {*copies}
     words = [heads.pop(x) for x in [*heads] if HEADS[x].scores_tokens]
-    others = {theirs for head in heads.values() for theirs, _ in head.values()}
-    gone |= {x for head in words for x, _ in head.values()} - others
+    others = {x for head in heads.values() for x in names_in(head)}
+    gone |= {x for head in words for x in names_in(head)} - others
     gone |= {x for x, of in source.naming.copies.items() if of in gone}
     names = _plain_names(source.naming, source.tensors)
     source.tokenizer.notes.append(
@@ -200,9 +201,14 @@ def _merged(
                 )
             if matched[2] == 'A':
                 readers[plain[weight]] = functools.partial(
-                    _sum, readers[plain[weight]], stored, pair, values,
-                    _is_turned(source.naming, weight), source.where,
-                )  # fmt: skip
+                    _sum,
+                    readers[plain[weight]],
+                    stored,
+                    pair=pair,
+                    values=values,
+                    turned=_is_turned(source.naming, weight),
+                    where=source.where,
+                )
         elif 'lora_' in bare:
             of_table = 'lora_embedding_' in bare
             key = 'target_modules names a table: ' if of_table else ''
@@ -233,8 +239,9 @@ def _plain_names(naming: Naming, tensors: Tensors) -> dict[str, str]:
 def _is_turned(naming: Naming, name: str) -> bool:
     """Tells whether a kernel lies as [in, out], as GPT-2's do."""
     for theirs, form in naming.layer.values():
-        names = (theirs,) if isinstance(theirs, str) else theirs
-        patterns = (re.escape(x).replace(r'\{i\}', r'\d+') for x in names)
+        patterns = (
+            re.escape(x).replace(r'\{i\}', r'\d+') for x in names_of(theirs)
+        )
         if any(re.fullmatch(pattern, name) for pattern in patterns):
             return form is SAME
     return False
@@ -269,7 +276,7 @@ def write(
     """Writes a workdir of adapters as a folder that PEFT loads.
 
     Args:
-        folder: to write to.
+        folder: path to write to.
         loaded: the workdir, adapters folded.
         workdir: its folder.
 
@@ -294,12 +301,13 @@ def write(
     stored = files.open_tensors(workdir / config.WEIGHTS)
     prefix = naming.prefixes[0 if heads else -1]
     layers = loaded.encoder.arguments['layers']
-    of_encoder, of_heads = [], []
+    of_encoder: list[mapping.Line] = []
+    of_heads: list[mapping.Line] = []
     for line in mapping.lines(naming, prefix, layers, rows):
         is_head = line.ours.startswith('objectives/')
         (of_heads if is_head else of_encoder).append(line)
     adapted, targets = _adapter_tensors(
-        of_encoder, loaded, stored, adapter, workdir
+        of_encoder, loaded, stored=stored, adapter=adapter, workdir=workdir
     )
     tensors, whole = _head_tensors(of_heads, loaded, stored, prefix)
     written = {line.ours for line in of_heads}
@@ -329,23 +337,29 @@ def write(
             f'in {ADAPTER} (base_model_name_or_path)'
         )
     for row in rows:
-        for path in stored.where(
-            lambda path, row=row: path.startswith(f'objectives/{row}/')
-        ):
-            if path not in written and np.any(stored[path]):
+        for path in stored:
+            if path.startswith(f'objectives/{row}/') and (
+                path not in written and np.any(stored[path])
+            ):
                 dropped.append(f'{path.split("/")[-1]} of the row {row}')
-        settings = loaded.config.rows[row].settings
-        dropped += [
-            text for setting, text in _OF_CONFIG.items()
-            if settings.get(setting) in (True, FIRST)
-        ]  # fmt: skip
-        if 'numbers' in TABLE[row].answers:
-            dropped.append('that the score is a number (problem_type)')
+        dropped += _of_config(loaded, row)
     if loaded.config.labels:
         dropped.append('the names of the labels')
     if adapter.frozen == adapters.NARROW:
         dropped.append(f'that the base was rounded to {adapters.NARROW}')
     return dropped
+
+
+def _of_config(loaded: Loaded, row: str) -> list[str]:
+    """Describes settings of a row that config.json of the base would need."""
+    settings = loaded.config.rows[row].settings
+    lacking = [
+        text for setting, text in _OF_CONFIG.items()
+        if settings.get(setting) in (True, FIRST)
+    ]  # fmt: skip
+    if 'numbers' in TABLE[row].answers:
+        lacking.append('that the score is a number (problem_type)')
+    return lacking
 
 
 def _adapter_tensors(
@@ -358,10 +372,10 @@ def _adapter_tensors(
     """Collects the adapters of the encoder by the names of PEFT.
 
     Args:
-        lines: of the encoder's weights.
+        lines: names of the encoder's weights.
         loaded: the workdir, adapters folded.
         stored: tensors of the workdir, adapters apart.
-        adapter: where there are adapters.
+        adapter: settings of the adapters.
         workdir: its folder, for messages.
 
     Returns:
@@ -407,15 +421,16 @@ def _head_tensors(
     """Collects the weights of heads, which PEFT saves whole.
 
     Args:
-        lines: of the heads' weights.
+        lines: names of the heads' weights.
         loaded: the workdir.
         stored: tensors of the workdir.
-        prefix: of the encoder's names.
+        prefix: beginning of the encoder's names.
 
     Returns:
         Tensors by name; and names of the modules.
     """
-    tensors, modules = {}, {}
+    tensors: dict[str, np.ndarray] = {}
+    modules: dict[str, None] = {}
     for line in lines:
         arrays = line.form.write(
             stored[line.ours], loaded.encoder.arguments['heads']

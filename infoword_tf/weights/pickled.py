@@ -6,11 +6,12 @@ tensors are made of, and nothing else, so that no code of a file is run.
 """
 
 import collections
+import functools
 import pathlib
 import pickle
 import zipfile
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -60,7 +61,7 @@ _KNOWN: Mapping[tuple[str, str], Any] = {
 class _Unpickler(pickle.Unpickler):
     """Unpickler of tensors alone."""
 
-    def __init__(self, file: BinaryIO):
+    def __init__(self, file: IO[bytes]):
         super().__init__(file, encoding='utf-8')
 
     def find_class(self, module: str, name: str) -> Any:
@@ -124,6 +125,6 @@ def readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
             ) from error
 
     return {
-        name: (lambda tensor=tensor: read(tensor))
+        name: functools.partial(read, tensor)
         for name, tensor in tensors.items()
     }

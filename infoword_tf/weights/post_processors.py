@@ -96,12 +96,12 @@ def layout_for(
     """Makes the layout of a post-processor.
 
     Args:
-        post_processor: of a public tokenizer.
-        tokenizer: of this project, with the same ids.
+        post_processor: part of a public tokenizer.
+        tokenizer: tokenizer of this project, with the same ids.
         usual: name of the layout that texts of this architecture usually have;
             it says which state is the pooled one.
         encoder: without segments those of the post-processor do not matter.
-        where: for errors.
+        where: the file, for errors.
 
     Returns:
         A name in LAYOUTS, if one of them is equal.
@@ -146,7 +146,11 @@ def _layout(
     a, b = both.index('A'), both.index('B')
     stretches = one[:at], one[at + 1 :], two[:a], two[a + 1 : b], two[b + 1 :]
     before, after, before_two, between, after_two = (
-        tuple(_name(number, tokenizer, place) for number, _ in stretch)
+        tuple(
+            _name(number, tokenizer, place)
+            for number, _ in stretch
+            if not isinstance(number, str)
+        )
         for place, stretch in enumerate(stretches)
     )
     second = two[b][1]
@@ -160,11 +164,11 @@ def _layout(
     layout = Layout(
         before,
         after,
-        lasts[0] if lasts else None,
-        first,
-        between,
-        second,
-        None if same else (before_two, after_two),
+        last_segment=lasts[0] if lasts else None,
+        first=first,
+        between=between,
+        second_segment=second,
+        around_two=None if same else (before_two, after_two),
     )
     if of_layout(layout, tokenizer) != post_processor:
         raise errors.InputError(
@@ -217,7 +221,8 @@ def write(layout: str | Layout, tokenizer: TextTokenizer) -> Any:
     """Makes the post-processor of the library `tokenizers` for a layout."""
     from tokenizers import processors
 
-    templates, ids = [], set()
+    templates = []
+    ids: set[int] = set()
     for entries in of_layout(layouts.layout_of(layout), tokenizer):
         names = [
             f'${x}' if isinstance(x, str) else tokenizer.vocabulary[x]
@@ -226,7 +231,9 @@ def write(layout: str | Layout, tokenizer: TextTokenizer) -> Any:
         segments = [segment for _, segment in entries]
         templates.append(list(map('{}:{}'.format, names, segments)))
         ids.update(x for x, _ in entries if not isinstance(x, str))
+    single, pair = templates
     return processors.TemplateProcessing(
-        *templates,
+        single=single,
+        pair=pair,
         special_tokens=sorted((tokenizer.vocabulary[x], x) for x in ids),
     )

@@ -3,6 +3,7 @@
 So a model of 1.3 GB is not in memory twice.
 """
 
+import functools
 import pathlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 
@@ -68,7 +69,7 @@ def open_folder(folder: pathlib.Path, name: str | None = None) -> Tensors:
     weights.
 
     Args:
-        name: of the only file or index that counts; None: not known.
+        name: the only file or index that counts; None: not known.
 
     Raises:
         FileNotFoundError: no weights, or a missing shard.
@@ -146,7 +147,7 @@ def _readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
         with safe_open(path, 'numpy') as file:
             return file.get_tensor(name)
 
-    return {name: (lambda name=name: read(name)) for name in names}
+    return {name: functools.partial(read, name) for name in names}
 
 
 def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:
@@ -190,7 +191,7 @@ def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:
 
     return Tensors(
         {
-            name.removesuffix(_VALUE): (lambda name=name: read(name))
+            name.removesuffix(_VALUE): functools.partial(read, name)
             for name in names
             if not name.startswith('_CHECKPOINTABLE')
         },

@@ -21,7 +21,7 @@ from infoword_tf.text.sentencepiece import SentencePiece
 from infoword_tf.text.tokenizer import TextTokenizer
 from infoword_tf.text.wordpiece import LONGEST_WORD, WordPieceTokenizer
 from infoword_tf.weights import post_processors, unigram
-from infoword_tf.weights.tokenizer_reader import SHIFTED_MODEL, XLNET_MODEL
+from infoword_tf.weights.tokenizer_files import SHIFTED_MODEL, XLNET_MODEL
 
 _GENERAL = 'PreTrainedTokenizerFast'
 # Classes of transformers for byte-pair encodings, by model_type.
@@ -45,18 +45,19 @@ def write(
 
     Args:
         kind: the model_type.
-        max_length: of texts, with specials.
-        layout: of special tokens around texts.
+        max_length: most tokens of a text, with specials.
+        layout: special tokens around texts.
 
     Raises:
         ValueError: transformers has no such tokenizer.
     """
     from tokenizers import processors
 
-    kinds = ('pad', 'unk', 'cls', 'sep', 'mask')
+    kinds: tuple[str, ...] = ('pad', 'unk', 'cls', 'sep', 'mask')
     if len(set(tokenizer.special_ids)) == 1:  # one token is all of them
-        pads = None if kind in ('gpt2', 'openai-gpt') else 'pad'
-        kinds = (pads, 'unk', 'cls', 'sep', None)
+        kinds = ('pad', 'unk', 'cls', 'sep', '')
+        if kind in ('gpt2', 'openai-gpt'):
+            kinds = ('', *kinds[1:])
     settings: dict[str, Any] = {
         f'{name}_token': tokenizer.vocabulary[number]
         for name, number in zip(kinds, tokenizer.special_ids, strict=True)
@@ -77,8 +78,9 @@ def write(
             'transformers',
         )
     settings |= more
-    if layout_of(layout).padding_side != 'right':
-        settings['padding_side'] = layout.padding_side
+    side = layout_of(layout).padding_side
+    if side != 'right':
+        settings['padding_side'] = side
     if isinstance(tokenizer, WithAdded):
         _add(fast, tokenizer)
         decoder = settings['added_tokens_decoder'] = {}

@@ -16,6 +16,7 @@ from infoword_tf.text.normalizers import BLANK, steps_of
 from infoword_tf.text.sentencepiece import (
     SentencePiece,
     blanks_of,
+    empty_model,
     parse_model,
 )
 from infoword_tf.text.tokenizer import UnsupportedTokenizer
@@ -180,10 +181,8 @@ def read(
     Raises:
         ValueError: `described` has a step without a counterpart here.
     """
-    from sentencepiece import sentencepiece_model_pb2
-
     model = described['model']
-    proto = sentencepiece_model_pb2.ModelProto()
+    proto = empty_model()
     piece_type = proto.SentencePiece
     proto.trainer_spec.model_type = proto.trainer_spec.UNIGRAM
     proto.trainer_spec.byte_fallback = bool(model.get('byte_fallback'))
@@ -236,8 +235,8 @@ def _normalisation(
                 if step.get(side):
                     rewrites.append([pattern, ''])
             continue
-        if step['type'] == 'Replace' and (pattern := _joins_blanks(step)):
-            rewrites.append([pattern, step['content']])
+        if step['type'] == 'Replace' and (blanks := _joins_blanks(step)):
+            rewrites.append([blanks, step['content']])
             continue
         if charsmap:
             before.append(precompiled(charsmap))
@@ -246,7 +245,8 @@ def _normalisation(
             charsmap = base64.b64decode(step['precompiled_charsmap'] or '')
         else:
             before.append(step)
-    white, scheme, split = False, None, True
+    scheme: str | None = None
+    white, split = False, True
     for step in steps_of(described.get('pre_tokenizer')):
         if step['type'] == 'Metaspace':
             prefix = step.get('add_prefix_space', True)
@@ -296,7 +296,7 @@ def _joins_blanks(step: Mapping[str, Any]) -> str | None:
         return None
     if pattern.get('String') == '  ':
         return _BLANKS
-    return _JOINS.get(pattern.get('Regex'))
+    return _JOINS.get(pattern.get('Regex', ''))
 
 
 # ------------------------------------------------- a model to tokenizer.json
@@ -358,11 +358,11 @@ def write(tokenizer: SentencePiece, with_added: bool) -> Any:
         )
     if not with_added:
         special = piece_type.CONTROL, piece_type.UNKNOWN
-        names = [x.piece for x in proto.pieces if x.type in special]
         unigram.add_special_tokens(
             [
-                tokenizers.AddedToken(x, special=True, normalized=False)
-                for x in names
+                tokenizers.AddedToken(x.piece, special=True, normalized=False)
+                for x in proto.pieces
+                if x.type in special
             ]
         )
     return unigram

@@ -206,6 +206,10 @@ class HeldoutViewsTest(parameterized.TestCase):
 
 
 class SeveralSourcesTest(absltest.TestCase):
+    def test_rows_without_their_text(self):
+        with refused('source_without_text', 'mlm', 'bert_nce', 'text'):
+            open_sources(None, plan_of(), 8, 1)
+
     def test_the_smaller_one_is_padded_with_what_weighs_nothing(self):
         """400 tokens are 12 windows; of the documents 3 have a sentence
         more."""

@@ -23,6 +23,7 @@ from infoword_tf.weights import (
     huggingface,
     sentence_transformers,
 )
+from infoword_tf.weights.modules import SETTINGS
 from tests import places, quick
 from tests.corpus import write_topics
 from tests.eager import eagerly
@@ -234,7 +235,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         convert.write(critics.workdir(kind), output, 'sentence_transformers')
         config, settings = (
             files.read_json(output / path)
-            for path in ('config.json', sentence_transformers.SETTINGS)
+            for path in ('config.json', SETTINGS)
         )
         modules = json.loads((output / 'modules.json').read_text())
         self.assertEqual(config['architectures'], [name])

@@ -465,6 +465,23 @@ class PairsTest(parameterized.TestCase):
             tokenizer_reader.read(folder, 300)
 
 
+    def test_a_token_before_texts_that_has_no_embedding(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        names, merges = folders.byte_pairs()
+        index = {piece: i for i, piece in enumerate(names)}
+        files.write_json(folder / 'vocab.json', index)
+        (folder / 'merges.txt').write_text('\n'.join(merges))
+        files.write_json(folder / 'tokenizer_config.json', {
+            'tokenizer_class': 'GPT2Tokenizer', 'add_bos_token': True,
+            'bos_token': '<new>',
+        })  # fmt: skip
+        with refused('end_without_embedding', 'bos_token', '<new>'):
+            tokenizer_reader.read(folder, len(names))
+        read = tokenizer_reader.read(folder, len(names) + 1)
+        new = read.tokenizer.vocabulary.index('<new>')
+        self.assertEqual(read.post_processor.one, ((new, 0), ('A', 0)))
+
+
 def folded():
     """A model whose first pieces are others."""
     proto = parsed(trained('xlm-r'))

@@ -38,7 +38,7 @@ def prepare(
     are not installed.
 
     Args:
-        cache: where the folder is, or will be.
+        cache: the folder in which the corpus is, or will be.
         names: packages that are read besides the standard library.
 
     Returns:

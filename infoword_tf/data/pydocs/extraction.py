@@ -48,7 +48,10 @@ def _docstrings(
     node: ast.AST, name: str, separator: str = ':'
 ) -> Iterator[tuple[str, str]]:
     """Yields (qualified name, docstring) of a node and all nodes inside."""
-    if not isinstance(node, _TRANSPARENT):
+    if isinstance(
+        node,
+        ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef,
+    ):
         if docstring := ast.get_docstring(node, clean=False):
             yield name, docstring
     for child in ast.iter_child_nodes(node):

@@ -24,7 +24,8 @@ def split_heldout(
     Returns:
         Documents to train on, held-out ones, and how many are neither.
     """
-    train, candidates = [], []
+    train: list[Document] = []
+    candidates: list[Document] = []
     for document in corpus:
         bucket = hash_bucket(document.text, HELDOUT_IN)
         (train if bucket else candidates).append(document)

@@ -81,10 +81,10 @@ def source_files(
         for name in _selected(names)
     ]
     for distribution in distributions:
-        names = {file.as_posix() for file in distribution.files or []}
+        files_of = {file.as_posix() for file in distribution.files or []}
         sources += [
             SourceFile(str(distribution.locate_file(name)), name)
-            for name in _selected(names)
+            for name in _selected(files_of)
         ]
     return sources
 

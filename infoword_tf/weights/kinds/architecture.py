@@ -1,6 +1,6 @@
 """One kind of config.json of transformers, as this project configures it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from infoword_tf.weights.names import TORCH, Lines, Naming
@@ -34,11 +34,11 @@ class Architecture(NamedTuple):
         absent: default by argument, where config.json lacks the key.
         fixed: arguments that this kind always has.
         padded: whether positions begin after the id of the token that pads.
-        refused: by key, the only values that can be converted; the first is
+        refused: the only values that can be converted, by key; the first is
             the default of transformers.
-        notes: by key, what is said of a config.json where it is set; names of
+        notes: remarks about a config.json where a key is set, by key; names of
             keys in braces are their values.
-        layout: of a text, name in text.layout.LAYOUTS.
+        layout: name of the layout of a text in text.layout.LAYOUTS.
         classes: activation between the two layers of the head on the whole
             text.
         tags: names of the head on every token; empty: none.
@@ -46,10 +46,11 @@ class Architecture(NamedTuple):
             that cannot be converted.
         activations: names there and here; of two with one meaning the first is
             written.
-        name: of such models in transformers, before the task.
+        name: beginning of the names of such models in transformers.
         fills: the task of filling masks, after `name` without `Text`.
         fills_by: the key for the activation of that head, and its default;
-            None: it is always the default; no entry: the encoder's.
+            None for the key: it is always the default; None alone: it is the
+            encoder's.
         tied: name in HEADS of the head that has no weights but the embeddings,
             and which every encoder of this kind brings, unless it has a table
             of its own or is not causal where the head is.
@@ -74,7 +75,7 @@ class Architecture(NamedTuple):
     absent: Mapping[str, Any]
     name: str
     fills: str = 'ForMaskedLM'
-    fills_by: Sequence[str | None] = ()
+    fills_by: tuple[str | None, str] | None = None
     fixed: Mapping[str, Any] = {}
     padded: bool = False
     refused: Mapping[str, tuple[Any, ...]] = {}

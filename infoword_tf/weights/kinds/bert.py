@@ -14,11 +14,11 @@ BERT = Naming(
     layer=TORCH.layer(
         'encoder.layer.{i}.',
         'attention.self.PART',
-        'attention.output.dense',
-        'attention.output.LayerNorm',
-        'intermediate.dense',
-        'output.dense',
-        'output.LayerNorm',
+        output='attention.output.dense',
+        attention_norm='attention.output.LayerNorm',
+        inner='intermediate.dense',
+        outer='output.dense',
+        outer_norm='output.LayerNorm',
     ),
     heads={
         'masked_words': TORCH.mlm(
@@ -60,11 +60,11 @@ _DISTILBERT = BERT._replace(
     layer=TORCH.layer(
         'transformer.layer.{i}.',
         'attention.PART_lin',
-        'attention.out_lin',
-        'sa_layer_norm',
-        'ffn.lin1',
-        'ffn.lin2',
-        'output_layer_norm',
+        output='attention.out_lin',
+        attention_norm='sa_layer_norm',
+        inner='ffn.lin1',
+        outer='ffn.lin2',
+        outer_norm='output_layer_norm',
         parts='qkv',
     ),
     heads={
@@ -107,11 +107,11 @@ _MPNET = _ROBERTA._replace(
     layer=TORCH.layer(
         'encoder.layer.{i}.',
         'attention.attn.PART',
-        'attention.attn.o',
-        'attention.LayerNorm',
-        'intermediate.dense',
-        'output.dense',
-        'output.LayerNorm',
+        output='attention.attn.o',
+        attention_norm='attention.LayerNorm',
+        inner='intermediate.dense',
+        outer='output.dense',
+        outer_norm='output.LayerNorm',
         parts='qkv',
     ),
     ignored=('embeddings.position_ids',),
@@ -130,11 +130,11 @@ _ALBERT = BERT._replace(
     layer=TORCH.layer(
         'encoder.albert_layer_groups.{i}.albert_layers.0.',
         'attention.PART',
-        'attention.dense',
-        'attention.LayerNorm',
-        'ffn',
-        'ffn_output',
-        'full_layer_layer_norm',
+        output='attention.dense',
+        attention_norm='attention.LayerNorm',
+        inner='ffn',
+        outer='ffn_output',
+        outer_norm='full_layer_layer_norm',
     ),
     heads={
         'masked_words': TORCH.mlm(
@@ -171,7 +171,7 @@ _BERT_REFUSED = {
 
 def _roberta(name: str) -> Architecture:
     return Architecture(
-        'transformer', _ROBERTA, BERT_KEYS, _BERT_ABSENT, name,
+        'transformer', _ROBERTA, keys=BERT_KEYS, absent=_BERT_ABSENT, name=name,
         fills_by=(None, 'gelu'), padded=True,
         refused=_BERT_REFUSED, layout='roberta',
     )  # fmt: skip
@@ -197,28 +197,28 @@ ARCHITECTURES: dict[str, Architecture] = {
     'albert': Architecture(
         'transformer',
         _ALBERT,
-        {**BERT_KEYS, 'embedding_width': 'embedding_size'},
-        {
+        keys={**BERT_KEYS, 'embedding_width': 'embedding_size'},
+        absent={
             **_BERT_ABSENT, 'embedding_width': 128, 'rate': 0.0,
             'activation': 'gelu_new',
         },
-        'Albert',
+        name='Albert',
         fixed={'shared_layers': True},
         refused={
             'num_hidden_groups': (1,), 'inner_group_num': (1,),
             'position_embedding_type': ('absolute', None),
         },
         rewrite=_albert,
-        writes=lambda arguments: (
+        writes=lambda arguments: bool(
             arguments.get('shared_layers') and arguments.get('embedding_width')
         ),
     ),
     'mpnet': Architecture(
         'transformer',
         _MPNET,
-        {k: v for k, v in BERT_KEYS.items() if k != 'segments'},
-        {k: v for k, v in _BERT_ABSENT.items() if k != 'segments'},
-        'MPNet',
+        keys={k: v for k, v in BERT_KEYS.items() if k != 'segments'},
+        absent={k: v for k, v in _BERT_ABSENT.items() if k != 'segments'},
+        name='MPNet',
         fills_by=(None, 'gelu'),
         # Whatever config.json says: transformers reads neither key.
         fixed={'segments': 0, 'relative_buckets': 32},
@@ -227,14 +227,14 @@ ARCHITECTURES: dict[str, Architecture] = {
             'relative_attention_num_buckets': (32,), 'pad_token_id': (1,),
         },
         layout='roberta',
-        writes=lambda arguments: arguments.get('relative_buckets'),
+        writes=lambda arguments: bool(arguments.get('relative_buckets')),
     ),
     'electra': Architecture(
         'transformer',
         _ELECTRA,
-        {**BERT_KEYS, 'embedding_width': 'embedding_size'},
-        {**_BERT_ABSENT, 'embedding_width': 128},
-        'Electra',
+        keys={**BERT_KEYS, 'embedding_width': 'embedding_size'},
+        absent={**_BERT_ABSENT, 'embedding_width': 128},
+        name='Electra',
         fills_by=(None, 'gelu'),
         refused=_BERT_REFUSED,
         classes='gelu',
@@ -243,7 +243,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     'distilbert': Architecture(
         'transformer',
         _DISTILBERT,
-        {
+        keys={
             'vocab_size': 'vocab_size',
             'layers': 'n_layers',
             'width': 'dim',
@@ -253,14 +253,14 @@ ARCHITECTURES: dict[str, Architecture] = {
             'rate': 'dropout',
             'activation': 'activation',
         },
-        {'rate': 0.1, 'activation': 'gelu', 'max_length': 512},
-        'DistilBert',
+        absent={'rate': 0.1, 'activation': 'gelu', 'max_length': 512},
+        name='DistilBert',
         fixed={'segments': 0, 'epsilon': 1e-12},
         classes='relu',
         writes=lambda arguments: arguments.get('segments', 2) == 0,
     ),
     'bert': Architecture(
-        'transformer', BERT, BERT_KEYS, _BERT_ABSENT, 'Bert',
+        'transformer', BERT, keys=BERT_KEYS, absent=_BERT_ABSENT, name='Bert',
         refused=_BERT_REFUSED,
     ),
     'xlm-roberta': _roberta('XLMRoberta'),

@@ -16,11 +16,11 @@ _DEBERTA = BERT._replace(
     layer=TORCH.layer(
         'encoder.layer.{i}.',
         'attention.self.PART_proj',
-        'attention.output.dense',
-        'attention.output.LayerNorm',
-        'intermediate.dense',
-        'output.dense',
-        'output.LayerNorm',
+        output='attention.output.dense',
+        attention_norm='attention.output.LayerNorm',
+        inner='intermediate.dense',
+        outer='output.dense',
+        outer_norm='output.LayerNorm',
     ),
     heads={
         'masked_words': BERT.heads['masked_words'],
@@ -83,13 +83,15 @@ ARCHITECTURES: dict[str, Architecture] = {
     'deberta-v2': Architecture(
         'disentangled',
         _DEBERTA,
-        {
+        keys={
             **BERT_KEYS,
             'buckets': 'position_buckets',
             'max_distance': 'max_relative_positions',
         },
-        {'segments': 0, 'rate': 0.1, 'activation': 'gelu', 'epsilon': 1e-7},
-        'DebertaV2',
+        absent={
+            'segments': 0, 'rate': 0.1, 'activation': 'gelu', 'epsilon': 1e-7,
+        },
+        name='DebertaV2',
         refused={
             **{key: (value,) for key, value in _PUBLISHED.items()},
             **{key: (value,) for key, value in _REPEATED.items()},

@@ -26,11 +26,11 @@ GOOGLE: dict[str, Naming] = {
         layer=TF.layer(
             'encoder/layer_{i}/',
             'attention/self/PART',
-            'attention/output/dense',
-            'attention/output/LayerNorm',
-            'intermediate/dense',
-            'output/dense',
-            'output/LayerNorm',
+            output='attention/output/dense',
+            attention_norm='attention/output/LayerNorm',
+            inner='intermediate/dense',
+            outer='output/dense',
+            outer_norm='output/LayerNorm',
         ),
         heads={
             'masked_words': TF.mlm(
@@ -84,11 +84,11 @@ GARDEN = Naming(
         **TF._replace(joined=(JOINED_FLAT, JOINED_FLAT_BIAS)).layer(
             _GARDEN,
             '_attention_layer/_PART_dense',
-            '_attention_layer/_output_dense',
-            '_attention_layer_norm',
-            '_intermediate_dense',
-            '_output_dense',
-            '_output_layer_norm',
+            output='_attention_layer/_output_dense',
+            attention_norm='_attention_layer_norm',
+            inner='_intermediate_dense',
+            outer='_output_dense',
+            outer_norm='_output_layer_norm',
         ),
         'attention/output_kernel': (
             f'{_GARDEN}_attention_layer/_output_dense/kernel',

@@ -15,11 +15,11 @@ _GPT = Naming(
     layer=TORCH._replace(form=SAME, joined=(SAME, SAME)).layer(
         'h.{i}.',
         'attn.c_attn',
-        'attn.c_proj',
-        'ln_1',
-        'mlp.c_fc',
-        'mlp.c_proj',
-        'ln_2',
+        output='attn.c_proj',
+        attention_norm='ln_1',
+        inner='mlp.c_fc',
+        outer='mlp.c_proj',
+        outer_norm='ln_2',
         parts=('all',),
     ),
     heads={'next_words': {}},  # scores are of the embeddings alone
@@ -63,13 +63,13 @@ ARCHITECTURES: dict[str, Architecture] = {
     'gpt2': Architecture(
         'transformer',
         _GPT_2,
-        {
+        keys={
             **_GPT_KEYS,
             'inner_width': 'n_inner', 'activation': 'activation_function',
         },
-        {**_GPT_ABSENT, 'activation': 'gelu_new', 'max_length': 1024},
-        'GPT2',
-        'LMHeadModel',
+        absent={**_GPT_ABSENT, 'activation': 'gelu_new', 'max_length': 1024},
+        name='GPT2',
+        fills='LMHeadModel',
         fixed={**_GPT_FIXED, 'pre_norm': True},
         refused={
             'add_cross_attention': (False, None),
@@ -79,22 +79,22 @@ ARCHITECTURES: dict[str, Architecture] = {
         layout='end',
         spans={},
         tied='next_words',
-        writes=lambda arguments: (
+        writes=lambda arguments: bool(
             arguments.get('causal') and arguments.get('pre_norm')
         ),
         rewrite=_gpt_2,
     ),
     'openai-gpt': Architecture(
-        'transformer', _GPT, {**_GPT_KEYS, 'activation': 'afn'},
-        {**_GPT_ABSENT, 'activation': 'gelu', 'max_length': 512},
-        'OpenAIGPT',
-        'LMHeadModel',
+        'transformer', _GPT, keys={**_GPT_KEYS, 'activation': 'afn'},
+        absent={**_GPT_ABSENT, 'activation': 'gelu', 'max_length': 512},
+        name='OpenAIGPT',
+        fills='LMHeadModel',
         fixed={**_GPT_FIXED, 'pre_norm': False},
         layout='end',
         tags={},
         spans={},
         activations={**ACTIVATIONS, 'gelu': 'gelu_tanh'},
         tied='next_words',
-        writes=lambda arguments: arguments.get('causal'),
+        writes=lambda arguments: bool(arguments.get('causal')),
     ),
 }  # fmt: skip

@@ -18,7 +18,10 @@ from infoword_tf.weights.names import (
     Style,
 )
 
-_STYLE = Style('/0', '/1', '/0', '/1', SAME, (JOINED_FLAT, JOINED_FLAT_BIAS))
+_STYLE = Style(
+    '/0', '/1', gamma='/0', beta='/1', form=SAME,
+    joined=(JOINED_FLAT, JOINED_FLAT_BIAS),
+)  # fmt: skip
 
 
 def _layer(below: str, part: str) -> Lines:
@@ -27,11 +30,11 @@ def _layer(below: str, part: str) -> Lines:
     return _STYLE.layer(
         below,
         f'{attention}{part}PART_dense',
-        f'{attention}{part}output_dense',
-        '_self_attention_layer_norm',
-        '_feedforward_intermediate_dense',
-        '_feedforward_output_dense',
-        '_feedforward_layer_norm',
+        output=f'{attention}{part}output_dense',
+        attention_norm='_self_attention_layer_norm',
+        inner='_feedforward_intermediate_dense',
+        outer='_feedforward_output_dense',
+        outer_norm='_feedforward_layer_norm',
     )
 
 
@@ -142,25 +145,36 @@ _OF_ROBERTA = {
 }  # fmt: skip
 # By class, without `Backbone`.
 PRESETS: dict[str, PresetClass] = {
-    'Albert': PresetClass('albert', 'albert', _NARROW, (_MODEL, _MODEL), _TANH),
-    'Bert': PresetClass('bert', 'bert', _BERT, _WORDS, _TANH, fills='gelu_erf'),
+    'Albert': PresetClass(
+        'albert', 'albert', naming=_NARROW, vocabulary=(_MODEL, _MODEL),
+        fixed=_TANH,
+    ),
+    'Bert': PresetClass(
+        'bert', 'bert', naming=_BERT, vocabulary=_WORDS, fixed=_TANH,
+        fills='gelu_erf',
+    ),
     'DebertaV3': PresetClass(
-        'deberta_v3', 'deberta-v2', _DEBERTA, (_MODEL, _MODEL),
-        {'hidden_act': 'gelu', 'layer_norm_eps': 1e-7, 'type_vocab_size': 0},
+        'deberta_v3', 'deberta-v2', naming=_DEBERTA,
+        vocabulary=(_MODEL, _MODEL),
+        fixed={
+            'hidden_act': 'gelu', 'layer_norm_eps': 1e-7, 'type_vocab_size': 0,
+        },
     ),
     'DistilBert': PresetClass(
-        'distil_bert', 'distilbert', _ROBERTA, _WORDS, {'activation': 'gelu'}
+        'distil_bert', 'distilbert', naming=_ROBERTA, vocabulary=_WORDS,
+        fixed={'activation': 'gelu'},
     ),
     'Electra': PresetClass(
-        'electra', 'electra', _NARROW, _WORDS, _TANH, size='vocab_size'
+        'electra', 'electra', naming=_NARROW, vocabulary=_WORDS, fixed=_TANH,
+        size='vocab_size',
     ),
     'Roberta': PresetClass(
-        'roberta', 'roberta', _ROBERTA, ('vocabulary.json', 'vocab.json'),
-        _OF_ROBERTA,
+        'roberta', 'roberta', naming=_ROBERTA,
+        vocabulary=('vocabulary.json', 'vocab.json'), fixed=_OF_ROBERTA,
     ),
     'XLMRoberta': PresetClass(
-        'xlm_roberta', 'xlm-roberta', _ROBERTA,
-        (_MODEL, 'sentencepiece.bpe.model'), _OF_ROBERTA,
+        'xlm_roberta', 'xlm-roberta', naming=_ROBERTA,
+        vocabulary=(_MODEL, 'sentencepiece.bpe.model'), fixed=_OF_ROBERTA,
     ),
 }  # fmt: skip
 # Of ELECTRA whose embeddings are as wide as the layers.

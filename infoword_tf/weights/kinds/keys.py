@@ -82,7 +82,7 @@ def fate(kind: str, key: str) -> str:
 
     Args:
         kind: a model_type of ARCHITECTURES.
-        key: of its config.json.
+        key: name in its config.json.
 
     Raises:
         KeyError: nothing here knows the key.

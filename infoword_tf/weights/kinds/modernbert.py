@@ -75,7 +75,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     'modernbert': Architecture(
         'modern',
         _MODERN,
-        {
+        keys={
             **SIZES,
             'rate': 'embedding_dropout',
             'activation': 'hidden_activation',
@@ -85,12 +85,12 @@ ARCHITECTURES: dict[str, Architecture] = {
             'global_theta': 'global_rope_theta',
             'local_theta': 'local_rope_theta',
         },
-        {
+        absent={
             'rate': 0.0, 'activation': 'gelu', 'epsilon': 1e-5,
             'max_length': 8192, 'global_every': 3, 'local_window': 128,
             'global_theta': 160_000.0, 'local_theta': 10_000.0,
         },
-        'ModernBert',
+        name='ModernBert',
         fills_by=(_ACTIVATION, 'gelu'),
         fixed={'segments': 0, 'causal': False},
         refused={

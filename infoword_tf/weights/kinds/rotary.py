@@ -37,8 +37,8 @@ def check_sight(
     layer on.
 
     Args:
-        types: by layer, full_attention or sliding_attention.
-        where: for errors.
+        types: full_attention or sliding_attention, by layer.
+        where: the file, for errors.
         first: the only number of a first layer that can be converted.
 
     Raises:
@@ -75,9 +75,9 @@ def read_rope(
     Args:
         rope: rope_parameters of a config.json, or its rope_theta and all of
             rope_scaling.
-        where: for errors.
+        where: the file, for errors.
         known: kinds that can be converted.
-        width: of a head.
+        width: width of a head.
 
     Returns:
         Of `rope_theta`, `rope_factor` and `rope_turns` those that are there.
@@ -102,8 +102,10 @@ def read_rope(
         read['rope_theta'] = rope['rope_theta'] * rope['factor']
         read['rope_factor'] = float(rope['factor']) ** (2 / width)
     if kind == 'llama3':
-        names = 'low_freq_factor', 'high_freq_factor'
-        names += ('original_max_position_embeddings',)
+        names = (
+            'low_freq_factor', 'high_freq_factor',
+            'original_max_position_embeddings',
+        )  # fmt: skip
         read['rope_turns'] = [float(rope[name]) for name in names]
     return read
 
@@ -479,12 +481,12 @@ def _with(**values: Any) -> Callable[[Mapping[str, Any]], bool]:
 _OF_GTE = Architecture(
     'modern',
     _GTE,
-    _AFTER_KEYS,
-    {
+    keys=_AFTER_KEYS,
+    absent={
         'rate': 0.1, 'activation': 'gelu', 'epsilon': 1e-12, 'segments': 1,
         'max_length': 8192, 'global_factor': 1.0,
     },
-    'Gte',
+    name='Gte',
     fills_by=(None, 'gelu'),
     fixed={
         **_EVERYWHERE, 'norms': 'after', 'biases': 'all',
@@ -502,10 +504,10 @@ _OF_GTE = Architecture(
 _OF_LLAMA = Architecture(
     'modern',
     _LLAMA,
-    {**_BEFORE_KEYS, 'causal': 'is_causal'},
-    _BEFORE_ABSENT,
-    'Llama',
-    'ForCausalLM',
+    keys={**_BEFORE_KEYS, 'causal': 'is_causal'},
+    absent=_BEFORE_ABSENT,
+    name='Llama',
+    fills='ForCausalLM',
     fixed=_RMS,
     refused=_NO_BIAS,
     layout='end',
@@ -613,7 +615,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             'max_length': 2048, 'global_factor': 1.0,
         },
         name='NomicBert',
-        fills_by=(),
+        fills_by=None,
         fixed={**_EVERYWHERE, 'norms': 'after', 'biases': 'norms'},
         refused={
             'num_experts': (None, 0), 'moe_every_n_layers': (None, 0),

@@ -26,7 +26,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     'xlnet': Architecture(
         'relative',
         _XLNET,
-        {
+        keys={
             'vocab_size': 'vocab_size',
             'layers': 'n_layer',
             'width': 'd_model',
@@ -36,9 +36,9 @@ ARCHITECTURES: dict[str, Architecture] = {
             'activation': 'ff_activation',
             'epsilon': 'layer_norm_eps',
         },
-        {'rate': 0.1, 'activation': 'gelu', 'epsilon': 1e-12},
-        'XLNet',
-        'LMHeadModel',
+        absent={'rate': 0.1, 'activation': 'gelu', 'epsilon': 1e-12},
+        name='XLNet',
+        fills='LMHeadModel',
         fixed={'segments': 2, 'max_length': 512},
         refused={
             'attn_type': ('bi', None), 'bi_data': (False, None),
