@@ -24,9 +24,7 @@ from infoword_tf.encoders.encoder import (
     Stack,
     blocks_of,
 )
-from infoword_tf.layers import band
 from infoword_tf.layers.attention import causal_mask, vector
-from infoword_tf.layers.rotary import turns
 from infoword_tf.layers.rotary_block import (
     AFTER,
     BIASES,
@@ -34,6 +32,9 @@ from infoword_tf.layers.rotary_block import (
     ORDERS,
     RMS,
     RotaryBlock,
+    band_is_faster,
+    near_mask,
+    turns,
 )
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
@@ -204,7 +205,7 @@ class ModernTransformer(Stack):
             is_local = number % self.global_every != self.global_first
             banded = (
                 is_local and at is None and not self.causal
-                and inputs.hidden is None and band.worth(length, self.reach)
+                and inputs.hidden is None and band_is_faster(length, self.reach)
             )  # fmt: skip
             kind = is_local, banded  # layers of one kind share their arguments
             if kind not in kinds:
@@ -245,6 +246,6 @@ class ModernTransformer(Stack):
         rule = causal_mask(length) if self.causal else None  # [1, 1, T, T]
         all_near = isinstance(length, int) and length <= self.reach + 1
         if is_local and not all_near:
-            near = band.near(length, self.reach)
+            near = near_mask(length, self.reach)
             rule = near if rule is None else ops.logical_and(rule, near)
         return {'turn': turn, 'allowed': self.attention_mask(inputs, rule, key)}

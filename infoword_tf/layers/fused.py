@@ -1,14 +1,14 @@
 """Tools of fused operations: compiled kernels and custom gradients.
 
 On a CPU matrix products are a third of a plain training step. The costliest
-element-wise operations have forward and backward passes by hand, in `norm`,
-`activation`, `heads`, `relative_scores`, `vocabulary_scores`, `queue_scores`,
-`rotary`, `recurrent` and `dropout`. Each is one loop over memory instead of
-ten: under TensorFlow XLA compiles it alone while the products around it stay
-with oneDNN, under JAX it is traced into the compiled step. Inside, arithmetic
-is float32; dtypes change at the edges. The backward pass reads few stored
-numbers: normalised values and 1/sigma, never a mask (bits are hashed again from
-the key).
+element-wise operations have forward and backward passes by hand, in
+`pointwise`, `attention`, `relative_scores`, `vocabulary_scores`,
+`queue_scores`, `rotary_block`, `recurrent` and `dropout`. Each is one loop over
+memory instead of ten: under TensorFlow XLA compiles it alone while the products
+around it stay with oneDNN, under JAX it is traced into the compiled step.
+Inside, arithmetic is float32; dtypes change at the edges. The backward pass
+reads few stored numbers: normalised values and 1/sigma, never a mask (bits are
+hashed again from the key).
 
 Every fused operation takes `key`. None runs plain operations (held-out text,
 encode, export, where a graph must run anywhere); a key runs the fused form, at

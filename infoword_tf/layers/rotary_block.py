@@ -3,16 +3,30 @@
 Neither layers nor norms have biases (Warner et al. 2024, "ModernBERT", §2.1).
 By argument the block is that of Llama and of its relatives.
 
+**Rotary positions** (Su et al. 2021, "RoFormer", §3.2.2): each query and key is
+rotated by its position, in E / 2 planes with a speed each; their product then
+depends on the distance of the positions alone. Planes are of the numbers i and
+i + E / 2. A fused operation, see `fused.py`.
+
+**A band** of the scores, and no others computed: a token attends to tokens at a
+distance of at most `reach` (Beltagy et al. 2020, "Longformer", §3.1). Queries
+are split into chunks of that length. Each chunk meets the keys of its own chunk
+and of both neighbours, so that a query has 3 reach scores instead of T.
+
 Glossary of shapes: P places, Q query tokens, E width of one head, G heads of
-keys and values, F inner width.
+keys and values, F inner width, n projections, C chunks, W reach.
 """
 
+import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from infoword_tf import errors
-from infoword_tf.layers import attention, band, dropout, pointwise
+from infoword_tf.layers import attention, dropout, pointwise
 from infoword_tf.layers.attention import (
     Branch,
     joined,
@@ -26,8 +40,15 @@ from infoword_tf.layers.attention import (
     vector,
 )
 from infoword_tf.layers.block import Sized, mask_at, take
-from infoword_tf.layers.fused import with_bias
-from infoword_tf.layers.rotary import Turn, rotate, split_turned
+from infoword_tf.layers.fused import (
+    compiled,
+    plus_bias,
+    read,
+    sum_rows,
+    to_float,
+    with_bias,
+    with_gradient,
+)
 from infoword_tf.lazy import Layer, ops
 from infoword_tf.tensors import Tensor
 
@@ -40,6 +61,238 @@ BIASES = {
     'qkv': ('qkv',),
     'all': ('norms', 'qkv', 'outputs'),
 }
+CHUNKS = 4  # with fewer, a mask over all scores is as fast
+_NOWHERE = -(1 << 30)  # the block of keys beyond a sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """Rotations of tokens.
+
+    Not a tuple, since Keras casts the tensors in a tuple to the compute dtype.
+
+    Attributes:
+        cos, sin: [B or 1, T, E / 2] float32.
+    """
+
+    cos: Tensor
+    sin: Tensor
+
+    def at(self, places: Tensor) -> 'Turn':
+        """Takes the rotations at places [B, P] int32 of each sequence."""
+
+        def at_places(x):
+            if x.shape[0] == 1:
+                return ops.take(x[0], places, axis=0)
+            return take(x, places)
+
+        return Turn(at_places(self.cos), at_places(self.sin))
+
+
+def turns(
+    positions: Tensor,
+    width: int,
+    theta: float,
+    factor: float = 1.0,
+    bounds: Sequence[float] | None = None,
+) -> Turn:
+    """Computes angles p / f theta^(-2 i / E) of positions p and planes i.
+
+    Args:
+        positions: [B or 1, T] int32.
+        width: E, even.
+        theta: with E it determines the slowest plane's wave length.
+        factor: f, by which a model reads longer texts (Chen et al. 2023,
+            "Extending Context Window ... via Positional Interpolation", §2.3).
+        bounds: (low, high, T), which planes are slowed: those with `low` turns
+            in T tokens or fewer, none with `high` or more, in between in part.
+    """
+    speeds = theta ** (-np.arange(0, width, 2) / width)
+    if bounds:
+        low, high, length = bounds
+        share = (length * speeds / (2 * np.pi) - low) / (high - low)
+        share = np.clip(share, 0, 1)
+        speeds = speeds * ((1 - share) / factor + share)
+    else:
+        speeds = speeds / factor
+    angles = to_float(positions)[..., None] * speeds.astype('float32')
+    return Turn(ops.cos(angles), ops.sin(angles))
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates [B, H, T, E] float32 by [B or 1, T, E / 2]; by -sin back."""
+    cos, sin = cos[:, None], sin[:, None]
+    first, second = ops.split(x, 2, axis=-1)
+    halves = [first * cos - second * sin, second * cos + first * sin]
+    return ops.concatenate(halves, axis=-1)
+
+
+@compiled
+def _split(x, bias, cos, sin, *, heads, count, turned):
+    b, t, width = ops.shape(x)
+    y = x if bias is None else ops.cast(plus_bias(x, bias), x.dtype)
+    y = ops.reshape(y, (b, t, count, heads, width // (count * heads)))
+    y = ops.transpose(y, (2, 0, 3, 1, 4))  # [n, B, H, T, E]
+    return tuple(
+        ops.cast(_turned(to_float(y[i]), cos, sin), x.dtype)
+        if i < turned
+        else y[i]
+        for i in range(count)
+    )
+
+
+@compiled
+def _all_turned(tensors, cos, sin):
+    return tuple(
+        ops.cast(_turned(to_float(x), cos, sin), x.dtype) for x in tensors
+    )
+
+
+def rotate(x: Tensor, turn: Turn, *, key: Tensor | None = None) -> Tensor:
+    """Rotates heads [B, H, T, E] by position, see `split_turned`."""
+    if key is None:
+        return ops.cast(_turned(to_float(x), turn.cos, turn.sin), x.dtype)
+
+    def function(x):
+        def grad(upstream):
+            return _all_turned((upstream,), turn.cos, -turn.sin)
+
+        (result,) = _all_turned((x,), turn.cos, turn.sin)
+        return result, grad
+
+    return with_gradient(function, x)
+
+
+def split_turned(
+    x: Tensor,
+    turn: Turn,
+    *,
+    bias: Tensor | None = None,
+    heads: int,
+    count: int,
+    turned: int,
+    key: Tensor | None = None,
+    length: Any = None,
+) -> tuple[Tensor, ...]:
+    """Splits heads as `attention.split_heads`, and rotates.
+
+    Args:
+        x, bias, heads, count, key, length: as in `attention.split_heads`.
+        turn: of the T tokens.
+        turned: how many of the n projections are rotated; values are not.
+
+    Returns:
+        n tensors [B, H, T, E] in x's dtype.
+    """
+    if key is None:
+        projections = attention.split_heads(
+            x, bias, heads=heads, count=count, length=length
+        )
+        return tuple(
+            rotate(y, turn) if i < turned else y
+            for i, y in enumerate(projections)
+        )
+
+    def function(x, bias):
+        def grad(*upstream):
+            back = _all_turned(upstream[:turned], turn.cos, -turn.sin)
+            total = attention.joined_heads((*back, *upstream[turned:]))
+            return total, None if bias is None else sum_rows(total)
+
+        results = _split(
+            x, bias, turn.cos, turn.sin,
+            heads=heads, count=count, turned=turned,
+        )  # fmt: skip
+        return results, grad
+
+    return with_gradient(function, x, read(bias))
+
+
+def band_is_faster(length: Any, reach: int) -> bool:
+    """Tells whether a band is faster: where T is known, and long."""
+    return isinstance(length, int) and length > CHUNKS * reach
+
+
+def near_mask(length: Any, reach: int) -> Tensor:
+    """Returns a mask [1, 1, T, T] bool of tokens at most `reach` apart."""
+    i = ops.arange(length, dtype='int32')
+    return (ops.absolute(i[:, None] - i) <= reach)[None, None]
+
+
+def _within(length: int, reach: int) -> np.ndarray:
+    """Returns a mask [C, W, 3 W] bool of the keys that each query sees."""
+    chunks = -(-length // reach)
+    query = np.arange(chunks * reach).reshape(chunks, reach, 1)
+    key = np.arange(3 * reach) - reach
+    key = key + reach * np.arange(chunks)[:, None, None]
+    return (abs(query - key) <= reach) & (key >= 0) & (key < length)
+
+
+def _chunks(x: Tensor, length: int, reach: int, filler: int = 0) -> Tensor:
+    """Splits [B, T, ...] into chunks [B, C, W, ...]."""
+    chunks = -(-length // reach)
+    ends = [(0, 0), (0, chunks * reach - length)]
+    ends += [(0, 0)] * (len(x.shape) - 2)
+    x = ops.pad(x, ends, constant_values=filler)
+    return ops.reshape(x, (-1, chunks, reach, *x.shape[2:]))
+
+
+def _with_neighbours(
+    x: Tensor, length: int, reach: int, filler: int = 0
+) -> Tensor:
+    """Joins chunks with both neighbours: [B, T, ...] -> [B, C, 3 W, ...]."""
+    x = _chunks(x, length, reach, filler)
+    ends = [(0, 0), (1, 1)] + [(0, 0)] * (len(x.shape) - 2)
+    x = ops.pad(x, ends, constant_values=filler)
+    return ops.concatenate([x[:, :-2], x[:, 1:-1], x[:, 2:]], axis=2)
+
+
+def mix_near(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    block_ids: Tensor | None,
+    *,
+    reach: int,
+    key: Tensor | None = None,
+    rate: float = 0.0,
+) -> Tensor:
+    """Averages values by the softmax of q k over near tokens.
+
+    Args:
+        q, k, v: [B, H, T, E], q scaled; T known.
+        block_ids: [B, T] int32: tokens attend within their block; None: one
+            block.
+        reach: W.
+        key: [2] uint32, or None for inference.
+        rate: of dropout of the weights.
+
+    Returns:
+        [B, H, T, E].
+    """
+    _, h, length, e = q.shape
+    chunks = -(-length // reach)
+    q, k, v = (ops.reshape(x, (-1, length, e)) for x in (q, k, v))
+    q = _chunks(q, length, reach)  # [B H, C, W, E]
+    # [B H, C, 3 W, E]
+    k, v = (_with_neighbours(x, length, reach) for x in (k, v))
+    scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B H, C, W, 3 W]
+    shape = (-1, h, chunks, reach, 3 * reach)
+    scores = ops.reshape(scores, shape)  # [B, H, C, W, 3 W]
+    allowed = ops.convert_to_tensor(_within(length, reach))
+    if block_ids is not None:
+        of_queries = _chunks(block_ids, length, reach, _NOWHERE)[..., None]
+        of_keys = _with_neighbours(block_ids, length, reach, _NOWHERE)
+        same = ops.equal(of_queries, of_keys[:, :, None])
+        allowed = ops.logical_and(allowed, same)[:, None]
+    never = ops.cast(-1e30, scores.dtype)
+    weights = attention.softmax_dropout(
+        ops.where(allowed, scores, never), key=key, rate=rate
+    )
+    weights = ops.reshape(weights, (-1, *shape[2:]))
+    x = ops.matmul(weights, v)  # [B H, C, W, E]
+    x = ops.reshape(x, (-1, h, chunks * reach, e))
+    return x[:, :, :length]
 
 
 class RotaryAttention(Layer):
@@ -233,7 +486,7 @@ class RotaryAttention(Layer):
             if kv_count != head_count:
                 times = head_count // kv_count
                 k, v = (ops.repeat(y, times, axis=1) for y in (k, v))
-            mixed = band.mixed(
+            mixed = mix_near(
                 q, k, v, block_ids, reach=reach, key=key, rate=self.rate
             )
         else:
