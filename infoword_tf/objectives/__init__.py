@@ -28,20 +28,27 @@ from infoword_tf.objectives import (
     word2vec,
     xlco,
 )
-from infoword_tf.objectives.objective import Batch, Copy, Objective
-from infoword_tf.objectives.pools import (
+from infoword_tf.objectives.candidates import (
     Pool,
     Replicas,
     Ring,
     ScatterUpdate,
+    Statistics,
     gather_pool,
     gather_vectors,
     join_pools,
     text_ids,
 )
+from infoword_tf.objectives.objective import (
+    Auxiliary,
+    Batch,
+    Copy,
+    Objective,
+    Row,
+    Vector,
+    decided,
+)
 from infoword_tf.objectives.queue import Queued
-from infoword_tf.objectives.row import Auxiliary, Row, Vector, decided
-from infoword_tf.objectives.statistics import Statistics
 from infoword_tf.settings import Setting
 from infoword_tf.views import Reads
 

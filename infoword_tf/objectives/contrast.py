@@ -18,15 +18,14 @@ from infoword_tf.critics import OF_DOCUMENTS, Compared, Critic
 from infoword_tf.encoders import Encoded
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
+from infoword_tf.objectives.candidates import Pool
 from infoword_tf.objectives.comparing import (
     Comparing,
     critics_setting,
     needs_of,
 )
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.pools import Pool
+from infoword_tf.objectives.objective import Batch, Row, Scoring, Vector
 from infoword_tf.objectives.queue import MOMENTUM, auxiliaries, encoders
-from infoword_tf.objectives.row import Row, Scoring, Vector
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
 

@@ -28,8 +28,7 @@ from infoword_tf.objectives.masked_copies import (
     real_tokens,
     sequence_key,
 )
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Auxiliary, Row
+from infoword_tf.objectives.objective import Auxiliary, Batch, Objective, Row
 from infoword_tf.objectives.sentence_texts import (
     VIEW,
     compared_texts,

@@ -20,15 +20,14 @@ from typing import Any
 from infoword_tf.layers.pooling import of_texts, tokens_of, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.pools import Pool
+from infoword_tf.objectives.candidates import Pool
+from infoword_tf.objectives.objective import Batch, Row, Scoring, Vector
 from infoword_tf.objectives.queue import (
     MOMENTUM,
     Queued,
     auxiliaries,
     encoders,
 )
-from infoword_tf.objectives.row import Row, Scoring, Vector
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View

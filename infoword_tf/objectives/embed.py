@@ -20,11 +20,10 @@ Shapes: J texts of a sequence, N = B J, W width of the teacher.
 from infoword_tf.layers.pooling import of_texts, pool, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
+from infoword_tf.objectives.candidates import Pool, gather_vectors, text_ids
 from infoword_tf.objectives.distill import Projected
 from infoword_tf.objectives.label import VIEW, flat
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.pools import Pool, gather_vectors, text_ids
-from infoword_tf.objectives.row import Row, vector_of_init
+from infoword_tf.objectives.objective import Batch, Row, vector_of_init
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View

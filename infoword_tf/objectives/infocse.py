@@ -31,14 +31,19 @@ from infoword_tf.objectives.masked_copies import (
     real_tokens,
     sequence_key,
 )
-from infoword_tf.objectives.objective import Batch, Copy
-from infoword_tf.objectives.row import Auxiliary, Row, Scoring
+from infoword_tf.objectives.mlm import VocabularyTokens, check_widths
+from infoword_tf.objectives.objective import (
+    Auxiliary,
+    Batch,
+    Copy,
+    Row,
+    Scoring,
+)
 from infoword_tf.objectives.sentence_texts import (
     VIEW,
     source_of,
     text_places,
 )
-from infoword_tf.objectives.vocabulary import VocabularyTokens, check_widths
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View

@@ -46,10 +46,14 @@ from infoword_tf.layers.pooling import of_texts, pool
 from infoword_tf.layers.scores import NO_POOLER, POOLERS, Scored
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
+from infoword_tf.objectives.candidates import Statistics
 from infoword_tf.objectives.infonce import Marginal
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row, vector_of_init
-from infoword_tf.objectives.statistics import Statistics
+from infoword_tf.objectives.objective import (
+    Batch,
+    Objective,
+    Row,
+    vector_of_init,
+)
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads

@@ -24,14 +24,13 @@ from infoword_tf.encoders.rnn import CELLS
 from infoword_tf.layers.attention import table
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.row import Row, Scoring, Vector
-from infoword_tf.objectives.vocabulary import (
+from infoword_tf.objectives.mlm import (
     DrawnCandidates,
     SampledTokens,
     VocabularyTokens,
     check_widths,
 )
+from infoword_tf.objectives.objective import Batch, Row, Scoring, Vector
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads

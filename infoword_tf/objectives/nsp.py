@@ -23,8 +23,7 @@ from typing import ClassVar
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row
+from infoword_tf.objectives.objective import Batch, Objective, Row
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
 

@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 from infoword_tf.errors import InputError
 from infoword_tf.layers.queue_scores import QueueScores, queue_scores
 from infoword_tf.lazy import ops
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.pools import Pool, Ring, gather_pool, text_ids
-from infoword_tf.objectives.row import Auxiliary
+from infoword_tf.objectives.candidates import Pool, Ring, gather_pool, text_ids
+from infoword_tf.objectives.objective import Auxiliary, Batch, Objective
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import View

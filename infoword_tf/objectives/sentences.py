@@ -23,6 +23,7 @@ from infoword_tf.critics import CRITICS, Critic
 from infoword_tf.errors import InputError
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
+from infoword_tf.objectives.candidates import Pool, gather_vectors, join_pools
 from infoword_tf.objectives.comparing import (
     PAIRS_VIEW,
     critics_setting,
@@ -30,10 +31,8 @@ from infoword_tf.objectives.comparing import (
     outcome_of_pairs,
 )
 from infoword_tf.objectives.guided import Guided
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.pools import Pool, gather_vectors, join_pools
+from infoword_tf.objectives.objective import Batch, Row, Vector
 from infoword_tf.objectives.queue import MOMENTUM, auxiliaries
-from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.objectives.sentence_texts import (
     KEYS,
     VIEW,

@@ -36,8 +36,12 @@ from infoword_tf.layers.scores import NO_POOLER, NORM, Scored
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import NEVER
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row, vector_of_init
+from infoword_tf.objectives.objective import (
+    Batch,
+    Objective,
+    Row,
+    vector_of_init,
+)
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View

@@ -26,8 +26,12 @@ from infoword_tf.layers.crf import Crf, chains_of
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.label import VIEW, Scorer, flat
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.row import Row, Settings, vector_of_init
+from infoword_tf.objectives.objective import (
+    Batch,
+    Row,
+    Settings,
+    vector_of_init,
+)
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads

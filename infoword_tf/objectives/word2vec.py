@@ -27,9 +27,8 @@ from infoword_tf.layers.block import read_vectors
 from infoword_tf.layers.fused import compiled, upstream_of
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row
-from infoword_tf.objectives.statistics import Statistics
+from infoword_tf.objectives.candidates import Statistics
+from infoword_tf.objectives.objective import Batch, Objective, Row
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View

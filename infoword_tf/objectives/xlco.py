@@ -18,10 +18,9 @@ from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.pooling import unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Copy
-from infoword_tf.objectives.pools import Pool, gather_vectors
+from infoword_tf.objectives.candidates import Pool, gather_vectors
+from infoword_tf.objectives.objective import Batch, Copy, Row, Vector
 from infoword_tf.objectives.queue import MOMENTUM, Queued, auxiliaries
-from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.views.packed import folded, side_by_side
+from infoword_tf.views.masked import folded, side_by_side
 from infoword_tf.views.view import (
     Draw,
     Specials,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf.errors import InputError
-from infoword_tf.views.packed import side_by_side
+from infoword_tf.views.masked import side_by_side
 from infoword_tf.views.view import Specials, View, ViewSpec, all_text
 
 MULTIPLE = 8  # T is a multiple of it

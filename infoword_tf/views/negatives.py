@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from infoword_tf.views import masked
-from infoword_tf.views.masking import Masking, Pairs
+from infoword_tf.views.masked import Masking, Pairs
 from infoword_tf.views.view import (
     Specials,
     View,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from infoword_tf.errors import InputError
-from infoword_tf.views.masking import (
+from infoword_tf.views.masked import (
     MASKED_SHARE,
     Masking,
     Pairs,

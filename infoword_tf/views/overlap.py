@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.views import masking as maskings
-from infoword_tf.views.masked import masked
-from infoword_tf.views.masking import Masking, Pairs, Windows
+from infoword_tf.views.masked import Masking, Pairs, Windows, masked, masking_of
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec
 
 # With a half, as in BERT's next sentence prediction (Devlin et al. 2019, §3.1),
@@ -91,7 +89,7 @@ def cut(
         seconds.astype(np.int32),
         strange.astype(np.int32),
     )
-    return Cuts(pairs, maskings.masking(masking)(pairs, random, share))
+    return Cuts(pairs, masking_of(masking)(pairs, random, share))
 
 
 def overlap(

@@ -21,10 +21,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf.settings import Setting
-from infoword_tf.views import masking as maskings
 from infoword_tf.views.examples import Labelled, examples
-from infoword_tf.views.masked import hide, masked
-from infoword_tf.views.masking import Masking, Pairs
+from infoword_tf.views.masked import (
+    MASKED_SHARE,
+    Masking,
+    Pairs,
+    hide,
+    masked,
+    masking_of,
+)
 from infoword_tf.views.sentences import text_numbers
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec, all_text
 
@@ -146,7 +151,7 @@ def translate(
     random: np.random.Generator,
     masking: str,
     restart: bool,
-    share: float = maskings.MASKED_SHARE,
+    share: float = MASKED_SHARE,
 ) -> Translated:
     """Draws the first language and a masking.
 
@@ -162,7 +167,7 @@ def translate(
     number = text.slots[filled]
     side = (random.random(len(text.numbers)) < 0.5).astype(np.int64)[number]
     pairs = joined_pairs(text, (number, side), (number, 1 - side), filled)
-    draw = maskings.masking(masking)
+    draw = masking_of(masking)
     return Translated(pairs, draw(pairs, random, share), restart)
 
 
@@ -202,7 +207,7 @@ def cross(
     text: Translations,
     random: np.random.Generator,
     masking: str | None,
-    share: float = maskings.MASKED_SHARE,
+    share: float = MASKED_SHARE,
 ) -> Crossed:
     """Draws sides and orders of two pairs each, and maskings.
 
@@ -228,7 +233,7 @@ def cross(
             )
         )
     of_sides = [
-        maskings.masking(masking)(x, random, share) if masking else None
+        masking_of(masking)(x, random, share) if masking else None
         for x in sides
     ]
     numbers = [

@@ -6,12 +6,12 @@ import numpy as np
 from absl.testing import parameterized
 
 from infoword_tf.views import ngrams
-from infoword_tf.views.masked import masked
-from infoword_tf.views.masking import (
+from infoword_tf.views.masked import (
     MASKINGS,
     Masking,
     Windows,
     budget,
+    masked,
     spans,
 )
 from tests.refused import refused

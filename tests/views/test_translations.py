@@ -6,7 +6,7 @@ import numpy as np
 from absl.testing import parameterized
 
 from infoword_tf.views import VIEWS
-from infoword_tf.views.masking import Masking
+from infoword_tf.views.masked import Masking
 from infoword_tf.views.translations import (
     Translated,
     Translations,
