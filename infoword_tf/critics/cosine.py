@@ -277,7 +277,7 @@ class SentenceCosine(Cosine):
         if self.pooling == CLS:
             states = ops.cast(encoded.states, 'float32')  # [B, J S, D]
             return ops.reshape(states, (-1, states.shape[-1]))
-        real = of_texts(texts.view.block_ids, texts.count)
+        real = of_texts(texts.view.block_ids, texts.slots)
         if self.pooling == MEAN:
             return pool(encoded.states, real)
         at = LAYERS[self.pooling]

@@ -21,7 +21,7 @@ class Compared(NamedTuple):
 
     Attributes:
         view: all texts, by sequence.
-        count: J S.
+        slots: J S.
         places: [B, J S] int32, where each text begins; None: the row reads all
             states of `Critic.reads`.
         weights: [N, S] float32, 0 for no text; None: the row has none.
@@ -29,7 +29,7 @@ class Compared(NamedTuple):
     """
 
     view: View
-    count: int
+    slots: int
     places: Tensor | None = None
     weights: Tensor | None = None
     first: int = 0

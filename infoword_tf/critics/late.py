@@ -266,7 +266,7 @@ class LateCritic(Critic):
         at, _ = self._places(texts)
         vectors = take(self.layer.projected(encoded.states), at)
         # [B, J S L, W] by text
-        size = at.shape[1] // texts.count * vectors.shape[2]
+        size = at.shape[1] // texts.slots * vectors.shape[2]
         return ops.reshape(vectors, (-1, size))
 
     def finished(
@@ -277,7 +277,7 @@ class LateCritic(Critic):
         count, first = pooled.shape[1], texts.first
         at, real = self._places(texts)
         ids = ops.take_along_axis(texts.view.ids, at, axis=1)
-        length = at.shape[1] // texts.count
+        length = at.shape[1] // texts.slots
         real, ids = (ops.reshape(x, (-1, count, length)) for x in (real, ids))
         if not self.layer.first:
             real = real & (ops.arange(length) > 0)
@@ -296,7 +296,7 @@ class LateCritic(Critic):
         Returns:
             [B, J S L] int32, and bool.
         """
-        view, places, count = texts.view, texts.places, texts.count
+        view, places, count = texts.view, texts.places, texts.slots
         width = view.ids.shape[1]
         longest = max(min(x or width, width) for x in self.lengths)  # L
         at = places[:, :, None] + ops.arange(longest, dtype='int32')

@@ -216,7 +216,7 @@ class LexicalCritic(Critic):
         """Computes the largest scores of all texts, [N S, V] float32."""
         view = texts.view
         return self.layer.highest(
-            encoded.states, view.ids, view.block_ids, texts.count,
+            encoded.states, view.ids, view.block_ids, texts.slots,
             batch.fused_key,
         )  # fmt: skip
 

@@ -49,6 +49,7 @@ from infoword_tf.layers.fused import (
     with_bias,
     with_gradient,
 )
+from infoword_tf.layers.pointwise import Norm
 from infoword_tf.lazy import Layer, ops
 from infoword_tf.tensors import Tensor
 
@@ -93,6 +94,7 @@ def turns(
     positions: Tensor,
     width: int,
     theta: float,
+    *,
     factor: float = 1.0,
     bounds: Sequence[float] | None = None,
 ) -> Turn:
@@ -101,11 +103,12 @@ def turns(
     Args:
         positions: [B or 1, T] int32.
         width: E, even.
-        theta: with E it determines the slowest plane's wave length.
+        theta: base that with E determines the slowest plane's wave length.
         factor: f, by which a model reads longer texts (Chen et al. 2023,
             "Extending Context Window ... via Positional Interpolation", §2.3).
-        bounds: (low, high, T), which planes are slowed: those with `low` turns
-            in T tokens or fewer, none with `high` or more, in between in part.
+        bounds: (low, high, T), by which planes are slowed: those with `low`
+            turns in T tokens or fewer, none with `high` or more, in between in
+            part; None: all planes.
     """
     speeds = theta ** (-np.arange(0, width, 2) / width)
     if bounds:
@@ -177,9 +180,10 @@ def split_turned(
     """Splits heads as `attention.split_heads`, and rotates.
 
     Args:
-        x, bias, heads, count, key, length: as in `attention.split_heads`.
-        turn: of the T tokens.
-        turned: how many of the n projections are rotated; values are not.
+        x, bias, heads, count, key, length: arguments of
+            `attention.split_heads`.
+        turn: rotations of the T tokens.
+        turned: number of the n projections that are rotated; values are not.
 
     Returns:
         n tensors [B, H, T, E] in x's dtype.
@@ -247,13 +251,26 @@ def _with_neighbours(
     return ops.concatenate([x[:, :-2], x[:, 1:-1], x[:, 2:]], axis=2)
 
 
+@dataclasses.dataclass(frozen=True)
+class Band:
+    """A band of scores. Not a tuple, as `Turn`.
+
+    Attributes:
+        reach: W.
+        block_ids: [B, T] int32: tokens attend within their block; None: one
+            block.
+    """
+
+    reach: int
+    block_ids: Tensor | None = None
+
+
 def mix_near(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    block_ids: Tensor | None,
+    band: Band,
     *,
-    reach: int,
     key: Tensor | None = None,
     rate: float = 0.0,
 ) -> Tensor:
@@ -261,16 +278,15 @@ def mix_near(
 
     Args:
         q, k, v: [B, H, T, E], q scaled; T known.
-        block_ids: [B, T] int32: tokens attend within their block; None: one
-            block.
-        reach: W.
+        band: tokens that each attends to.
         key: [2] uint32, or None for inference.
-        rate: of dropout of the weights.
+        rate: share that dropout takes of the weights.
 
     Returns:
         [B, H, T, E].
     """
     _, h, length, e = q.shape
+    reach, block_ids = band.reach, band.block_ids
     chunks = -(-length // reach)
     q, k, v = (ops.reshape(x, (-1, length, e)) for x in (q, k, v))
     q = _chunks(q, length, reach)  # [B H, C, W, E]
@@ -295,6 +311,19 @@ def mix_near(
     return x[:, :, :length]
 
 
+@dataclasses.dataclass(frozen=True)
+class Queries:
+    """Tokens at places, as queries. Not a tuple, as `Turn`.
+
+    Attributes:
+        states: [B, Q, D].
+        turn: rotations of these tokens.
+    """
+
+    states: Tensor
+    turn: Turn
+
+
 class RotaryAttention(Layer):
     """Self-attention with queries and keys rotated by position."""
 
@@ -317,10 +346,10 @@ class RotaryAttention(Layer):
         Args:
             width: D.
             heads: H.
-            rate: of dropout of attention weights.
+            rate: share that dropout takes of attention weights.
             kv_heads: G, a divisor of H; None: H.
             head_width: E, even; None: D / H.
-            query_scalar: scores are divided by its root; None: E.
+            query_scalar: number whose root divides scores; None: E.
             qk_norm: whether queries and keys have RMS norms, over each head.
             norm_epsilon: epsilon of these norms.
             biased: whether queries, keys and values have biases.
@@ -371,10 +400,10 @@ class RotaryAttention(Layer):
         """Splits projections into heads, normalizes and rotates.
 
         Args:
-            x, bias: as of `split_turned`.
-            turn: of the tokens.
-            gammas: for each projection that is rotated, of its norm, or None;
-                values are not rotated.
+            x, bias: arguments of `split_turned`.
+            turn: rotations of the tokens.
+            gammas: weights of the norm, or None, of each projection that is
+                rotated; values are not.
             **more: further arguments of `attention.split_heads`.
         """
         key = more['key']
@@ -384,8 +413,8 @@ class RotaryAttention(Layer):
         rotated = (
             rotate(
                 pointwise.norm(
-                    y, gamma, None, epsilon=self.epsilon,
-                    dtype=self.compute_dtype, key=key, rms=True,
+                    y, Norm(gamma, None, self.epsilon, rms=True),
+                    dtype=self.compute_dtype, key=key,
                 ),
                 turn, key=key,
             )
@@ -399,30 +428,26 @@ class RotaryAttention(Layer):
         *,
         turn: Turn,
         allowed: Tensor | None = None,
-        queries: Tensor | None = None,
-        turn_of_queries: Turn | None = None,
-        reach: int | None = None,
-        block_ids: Tensor | None = None,
+        queries: Queries | None = None,
+        band: Band | None = None,
         key: Tensor | None = None,
         length: Any = None,
     ) -> Tensor:
         """Mixes values by softmax(q k / sqrt(E)), q and k rotated.
 
         Args:
-            x, allowed, key, length: as in `Attention`.
-            turn: of all T tokens.
-            queries: [B, Q, D], states of x that attend to x; None: all of x.
-            turn_of_queries: rotations of `queries`.
-            reach: of a band, instead of `allowed`; None: no band.
-            block_ids: [B, T] int32 of a band.
+            x, allowed, key, length: arguments of `Attention.call`.
+            turn: rotations of all T tokens.
+            queries: tokens of x that attend to x; None: all of x.
+            band: tokens that each attends to, instead of `allowed`; None: no
+                band.
 
         Returns:
             [B, T or Q, D]; flattened like x.
         """
         compute = functools.partial(
             self._of_heads, x=x, turn=turn, allowed=allowed, queries=queries,
-            turn_of_queries=turn_of_queries, reach=reach, block_ids=block_ids,
-            key=key, length=length,
+            band=band, key=key, length=length,
         )  # fmt: skip
         return summed(compute, self.kernel, self.bias, self.output_kernel)
 
@@ -433,10 +458,8 @@ class RotaryAttention(Layer):
         x: Tensor,
         turn: Turn,
         allowed: Tensor | None,
-        queries: Tensor | None,
-        turn_of_queries: Turn | None,
-        reach: int | None,
-        block_ids: Tensor | None,
+        queries: Queries | None,
+        band: Band | None,
         key: Tensor | None,
         length: Any,
     ) -> Tensor:
@@ -444,7 +467,7 @@ class RotaryAttention(Layer):
         kernel, bias, output_kernel = branch.weights
         allowed, of_queries, of_keys = branch.share(allowed), None, None
         head_count, kv_count = (
-            n // branch.count for n in (self.heads, self.kv_heads)
+            n // branch.branches for n in (self.heads, self.kv_heads)
         )
         width = head_count * self.head_width
         if self.qk_norm:
@@ -467,13 +490,14 @@ class RotaryAttention(Layer):
             if queries is None:
                 joint = project(x, kernel)
                 of_q, of_kv = ops.split(joint, [width], axis=-1)
-                turn_of_queries, q_length = turn, length
+                q_turn, q_length = turn, length
             else:
                 q_kernel, kv_kernel = split_columns(kernel, [width])
-                of_q, q_length = project(queries, q_kernel), None
+                of_q = project(queries.states, q_kernel)
                 of_kv = project(x, kv_kernel)
+                q_turn, q_length = queries.turn, None
             (q,) = by_head(
-                of_q, q_bias, turn_of_queries, gammas=(of_queries,),
+                of_q, q_bias, q_turn, gammas=(of_queries,),
                 heads=head_count, count=1, length=q_length,
             )  # fmt: skip
             k, v = by_head(
@@ -482,13 +506,11 @@ class RotaryAttention(Layer):
             )  # fmt: skip
         if key is None and not self.qk_norm:
             q = q * self.root
-        if reach is not None:
+        if band is not None:
             if kv_count != head_count:
                 times = head_count // kv_count
                 k, v = (ops.repeat(y, times, axis=1) for y in (k, v))
-            mixed = mix_near(
-                q, k, v, block_ids, reach=reach, key=key, rate=self.rate
-            )
+            mixed = mix_near(q, k, v, band, key=key, rate=self.rate)
         else:
             mixed = mix(q, k, v, allowed, key=key, rate=self.rate)
         flat = length is not None and queries is None
@@ -522,11 +544,11 @@ class RotaryBlock(Sized):
         """Sets the sizes, as of `Sized`, and how the block is built.
 
         Args:
-            *sizes: as of `Sized`.
-            norm: in NORMS.
-            norms: in ORDERS.
-            biases: in BIASES; norms of the kind RMS have none.
-            **more: as of `Sized`, and of `RotaryAttention`.
+            *sizes: arguments of `Sized`.
+            norm: name in NORMS.
+            norms: name in ORDERS.
+            biases: name in BIASES; norms of the kind RMS have none.
+            **more: further arguments of `Sized` and of `RotaryAttention`.
         """
         biased = BIASES[biases]
         # The epsilon of all norms, which is the last of the sizes.
@@ -541,8 +563,8 @@ class RotaryBlock(Sized):
         """Makes the weights."""
         d, f = self.width, self.inner_width
         self.attention.build()
-        self.before: dict[str, Any] = {}
-        self.after: dict[str, Any] = {}
+        self.before: dict[str, tuple[Any, Any]] = {}
+        self.after: dict[str, tuple[Any, Any]] = {}
         self.bias: dict[str, Any] = dict.fromkeys(('attention', 'outer'))
         for part in ('attention', 'outer'):
             # A norm on one side alone has the same name there.
@@ -570,20 +592,23 @@ class RotaryBlock(Sized):
         part: str,
         x: Tensor,
         residual: Tensor,
+        *,
         key: Tensor | None,
         dropout_key: Tensor | None,
     ) -> Tensor:
         """Adds the result of a part of the block, with norms behind."""
-        bias, more = self.bias[part], {'key': dropout_key, 'rate': self.rate}
+        bias = self.bias[part]
         if self.norms == AFTER:
+            norm = Norm(*self.after[part], self.epsilon, self.rms)
             return pointwise.add_norm(
-                x, bias, residual, *self.after[part],
-                epsilon=self.epsilon, rms=self.rms, **more,
-            )  # fmt: skip
+                x, bias, residual, norm, key=dropout_key, rate=self.rate
+            )
         if self.norms == BOTH:
             x, bias = with_bias(x, bias), None
             x = self.normalized(x, *self.after[part], key)
-        return pointwise.add(x, bias, residual, **more)
+        return pointwise.add(
+            x, bias, residual, key=dropout_key, rate=self.rate
+        )
 
     def call(
         self,
@@ -592,16 +617,15 @@ class RotaryBlock(Sized):
         turn: Turn,
         allowed: Tensor | None = None,
         places: Tensor | None = None,
-        reach: int | None = None,
-        block_ids: Tensor | None = None,
+        band: Band | None = None,
         key: Tensor | None = None,
         length: Any = None,
     ) -> Tensor:
         """Runs the block, for all tokens or at the given places.
 
         Args:
-            x, allowed, places, key, length: as in `Block`.
-            turn, reach, block_ids: as in `RotaryAttention`; a band has no
+            x, allowed, places, key, length: arguments of `Block.call`.
+            turn, band: arguments of `RotaryAttention.call`; a band has no
                 places.
 
         Returns:
@@ -610,24 +634,23 @@ class RotaryBlock(Sized):
         keys, inputs = dropout.keys_of(key, 3), x
         if before := self.before.get('attention'):
             inputs = self.normalized(x, *before, key)
-        queries, turn_of_queries, residual = None, None, x
+        queries, residual = None, x
         if places is not None:
             residual = take(x, places, length)
-            queries = take(inputs, places, length)
-            turn_of_queries = turn.at(places)
+            queries = Queries(take(inputs, places, length), turn.at(places))
             allowed = mask_at(allowed, places)
         mixed = self.attention(
             inputs,
             turn=turn,
             allowed=allowed,
             queries=queries,
-            turn_of_queries=turn_of_queries,
-            reach=reach,
-            block_ids=block_ids,
+            band=band,
             key=keys[0],
             length=length,
         )
-        inputs = x = self._sum('attention', mixed, residual, key, keys[1])
+        inputs = x = self._sum(
+            'attention', mixed, residual, key=key, dropout_key=keys[1]
+        )
         if before := self.before.get('outer'):
             inputs = self.normalized(x, *before, key)
 
@@ -639,4 +662,4 @@ class RotaryBlock(Sized):
             return project(inner, outer_kernel)
 
         outer = summed(compute, self.inner_kernel, self.outer_kernel)
-        return self._sum('outer', outer, x, key, keys[2])
+        return self._sum('outer', outer, x, key=key, dropout_key=keys[2])

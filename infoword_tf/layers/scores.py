@@ -5,6 +5,7 @@ from typing import Any
 from infoword_tf.layers import dropout, pointwise
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.dense import ACTIVATIONS
+from infoword_tf.layers.pointwise import Norm
 from infoword_tf.lazy import Layer, ops
 from infoword_tf.tensors import Tensor
 
@@ -19,10 +20,10 @@ class Scored:
     """A layer that scores states.
 
     Attributes:
-        encoder: whose states are scored.
+        encoder: the one whose states are scored.
         columns: C.
-        pooler: NO_POOLER, or in POOLERS.
-        input_width: of the states.
+        pooler: NO_POOLER, or a name in POOLERS.
+        input_width: width of the states.
     """
 
     encoder: Any
@@ -53,7 +54,7 @@ class Scored:
         """Scores classes: states [..., D] -> [..., C] float32.
 
         Args:
-            states: of `input_width`.
+            states: `input_width` numbers each.
             key: [2] uint32 of dropout, or None for inference.
         """
         x = self.pooled(states, key)
@@ -70,11 +71,9 @@ class Scored:
             x = x + self.pooler_bias
         x = ACTIVATIONS[self.pooler.removesuffix(NORM)](x)
         if self.pooler.endswith(NORM):
-            x = pointwise.norm(
-                x, self.pooler_gamma, None,
-                epsilon=self.encoder.arguments.get('epsilon', 1e-5),
-                dtype='float32', key=key,
-            )  # fmt: skip
+            epsilon = self.encoder.arguments.get('epsilon', 1e-5)
+            scale = Norm(self.pooler_gamma, None, epsilon)
+            x = pointwise.norm(x, scale, dtype='float32', key=key)
         return x
 
 

@@ -119,7 +119,7 @@ class AuxiliaryTokens(VocabularyTokens):
                 f'layers, and one below the last is read: 1 to {depth - 1}',
             )
         self.network = blocks_of(
-            self.encoder, self.blocks, Block, self, 'block'
+            self.encoder, self.blocks, Block, layer=self, name='block'
         )
         for block in self.network:
             block.build()

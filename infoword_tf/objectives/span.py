@@ -32,6 +32,7 @@ import numpy as np
 from infoword_tf.layers import pointwise
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.block import take
+from infoword_tf.layers.pointwise import Norm
 from infoword_tf.layers.scores import NO_POOLER, NORM, Scored
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
@@ -224,9 +225,7 @@ class Spans(Scored, Objective):
         inner = ops.matmul(x, kernel[:d]) + take(first, token)
         inner = pointwise.norm(
             ops.tanh(inner + self.inner_bias),
-            self.gamma,
-            self.beta,
-            epsilon=_EPSILON,
+            Norm(self.gamma, self.beta, _EPSILON),
             dtype='float32',
             key=key,
         )

@@ -24,7 +24,7 @@ import numpy as np
 
 from infoword_tf.layers.attention import table
 from infoword_tf.layers.block import read_vectors
-from infoword_tf.layers.fused import compiled, upstream_of
+from infoword_tf.layers.fused import by_key, compiled, upstream_of
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.candidates import Statistics
@@ -246,7 +246,7 @@ def _reduced(
 
     if key is None:
         scores = scores_of(x, rows)
-        reduced, highest = _reduce.__wrapped__(scores, how=how)
+        reduced, highest = by_key(_reduce, key)(scores, how=how)
         return reduced, ops.stop_gradient(highest)
 
     @ops.custom_gradient

@@ -159,11 +159,17 @@ class FamilyTest(parameterized.TestCase):
 
     def test_planes_are_slowed_by_their_turns(self):
         """theta 16, E 4: 1 and 1/4, in 8 pi tokens 4 turns and 1."""
-        turn = turns(np.int32([[2]]), 4, 16.0, 2.0, (1.0, 2.0, 8 * math.pi))
+        turn = turns(
+            np.int32([[2]]), 4, 16.0,
+            factor=2.0, bounds=(1.0, 2.0, 8 * math.pi),
+        )  # fmt: skip
         np.testing.assert_allclose(
             turn.sin[0, 0], np.sin([2.0, 0.25]), atol=1e-6
         )
-        turn = turns(np.int32([[2]]), 4, 16.0, 2.0, (0.0, 2.0, 8 * math.pi))
+        turn = turns(
+            np.int32([[2]]), 4, 16.0,
+            factor=2.0, bounds=(0.0, 2.0, 8 * math.pi),
+        )  # fmt: skip
         np.testing.assert_allclose(  # half of it: 3/4 of the speed
             turn.sin[0, 0], np.sin([2.0, 0.375]), atol=1e-6
         )

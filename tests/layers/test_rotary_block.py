@@ -7,6 +7,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.layers import attention, rotary_block
 from infoword_tf.layers.attention import mix
 from infoword_tf.layers.rotary_block import (
+    Band,
     Turn,
     band_is_faster,
     mix_near,
@@ -62,7 +63,7 @@ class TurnsTest(parameterized.TestCase):
 
     def test_positions_are_divided_by_a_factor(self):
         near = turns(tf.constant([[0, 1, 2]]), 4, 16.0)
-        far = turns(tf.constant([[0, 5, 10]]), 4, 16.0, 5.0)
+        far = turns(tf.constant([[0, 5, 10]]), 4, 16.0, factor=5.0)
         np.testing.assert_allclose(far.cos, near.cos, atol=1e-6)
         np.testing.assert_allclose(far.sin, near.sin, atol=1e-6)
 
@@ -153,7 +154,7 @@ class BandTest(parameterized.TestCase):
         weights = np.random.default_rng(7).standard_normal(qkv[0].shape)
         actual = []
         for function in (
-            lambda *x: mix_near(*x, block_ids, reach=reach, key=key),
+            lambda *x: mix_near(*x, Band(reach, block_ids), key=key),
             lambda *x: mix(*x, allowed, key=key),
         ):
             with tf.GradientTape() as tape:
@@ -167,14 +168,14 @@ class BandTest(parameterized.TestCase):
     def test_dropout_takes_a_share_of_the_weights(self):
         q, k, _ = drawn(400)
         ones = tf.ones_like(q)
-        mixed = mix_near(q, k, ones, None, reach=50, key=KEY, rate=0.25)
+        mixed = mix_near(q, k, ones, Band(50), key=KEY, rate=0.25)
         self.assertAlmostEqual(float(tf.reduce_mean(mixed)), 1.0, delta=0.02)
         self.assertGreater(float(tf.math.reduce_std(mixed)), 0.02)
 
     def test_of_unknown_batch(self):
         """Only T is known, as in a graph for texts of one length."""
         function = tf.function(
-            lambda q, k, v: mix_near(q, k, v, None, reach=3),
+            lambda q, k, v: mix_near(q, k, v, Band(3)),
             input_signature=[tf.TensorSpec((None, H, 13, E))] * 3,
         )
         qkv = drawn(13)
