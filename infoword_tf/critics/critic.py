@@ -10,7 +10,7 @@ is.
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -51,6 +51,25 @@ class HeadConfig:
     def written(self) -> dict[str, Any]:
         """Converts to types of JSON."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
+
+
+class RoleMethods:
+    """The base of methods of a loaded model, see `Critic.answer`.
+
+    `RolePredictor` has what is named here, and is not imported before a model
+    is loaded, since TensorFlow comes with it.
+
+    Attributes:
+        workdir: model, tokenizer and config.
+        states: ids to states.
+        config: config of the workdir.
+    """
+
+    workdir: Any
+    states: Any
+    config: Config
+    _arrays: Callable[..., list[np.ndarray]]
+    _arrays_of: Callable[..., list[np.ndarray]]
 
 
 class Critic(TextForm):
@@ -94,7 +113,9 @@ class Critic(TextForm):
     @classmethod
     def of(cls, config: Config | None) -> Any:
         """Returns the entry in a config; None: the model has no head."""
-        values = None if config is None else config.critics.get(cls.name)
+        if config is None or cls.head_config is None:
+            return None
+        values = config.critics.get(cls.name)
         return None if values is None else cls.head_config.parse(values)
 
     @classmethod
@@ -136,18 +157,19 @@ class Critic(TextForm):
             rows: of --init, by name.
         """
         del rows
+        return None
 
     # ------------------------------------------------------ of a loaded model
 
     @classmethod
-    def answer(cls) -> type | None:
+    def answer(cls) -> type[RoleMethods] | None:
         """Returns the methods by which a loaded model encodes texts.
 
-        A class without a base, which inference/loaded.py joins with
-        `RolePredictor`: `head`, `entries`, `most_texts`, `width` of an entry,
-        `outputs` of a signature, `encode` and `encode_tokenized`. None: texts
-        are vectors, or pairs.
+        inference/loaded.py joins the class with `RolePredictor`: `head`,
+        `entries`, `most_texts`, `width` of an entry, `outputs` of a signature,
+        `encode` and `encode_tokenized`. None: texts are vectors, or pairs.
         """
+        return None
 
     @classmethod
     def width_in(cls, loaded: Any) -> int:
@@ -211,6 +233,7 @@ class Critic(TextForm):
     def takes_head(cls, entry: Any) -> str | None:
         """Names the head of weights/heads.py that is read."""
         del entry
+        return None
 
     @classmethod
     def with_head(
@@ -232,6 +255,7 @@ class Critic(TextForm):
         With settings as of a row; None: public formats do not know it.
         """
         del entry
+        return None
 
     @classmethod
     def check_public(

@@ -42,7 +42,6 @@ class TextForm(Configurable):
         more: names of further measures of held-out text.
         symmetric: whether the scores of a batch of a with itself serve both
             directions; False where another product costs as little.
-        normed: whether the form of a text depends on others of the batch.
         prefixes: further widths of a form, which the loss counts too.
         row: the objective that compares; it owns the weights.
         layer: the head, which the model owns.
@@ -50,7 +49,6 @@ class TextForm(Configurable):
 
     more: ClassVar[tuple[str, ...]] = ()
     symmetric: ClassVar[bool] = True
-    normed: bool = False
     prefixes: Sequence[int] = ()
 
     def __init__(self, row: Any, chosen: Mapping[str, Any]):
@@ -58,6 +56,11 @@ class TextForm(Configurable):
         self.set_values(chosen)
         self.row = row
         self.layer: Any = None
+
+    @property
+    def normed(self) -> bool:
+        """True if the form of a text depends on others of the batch."""
+        return False
 
     def build(self) -> None:
         """Makes weights of training, which are of the row."""
@@ -182,6 +185,13 @@ class TextForm(Configurable):
         if are_passages:
             return self.scores(sides[0], states, width, key)
         return ops.transpose(self.scores(states, sides[1], width, key))
+
+    def pair_scores(self, batch: Any, states: Tensor) -> Tensor:
+        """Scores pairs that are encoded as one: [N, M, D] -> [N, M] float32.
+
+        Only of critics `of_pairs`, which have nothing else of this class.
+        """
+        raise NotImplementedError
 
     @property
     def scale(self) -> Tensor | None:

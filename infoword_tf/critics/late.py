@@ -19,7 +19,12 @@ from typing import Any, Self
 import numpy as np
 
 from infoword_tf.config import Config, DenseConfig
-from infoword_tf.critics.critic import Critic, HeadConfig, Start
+from infoword_tf.critics.critic import (
+    Critic,
+    HeadConfig,
+    RoleMethods,
+    Start,
+)
 from infoword_tf.critics.form import Compared
 from infoword_tf.critics.texts import Tokens, averaged
 from infoword_tf.errors import InputError
@@ -148,8 +153,8 @@ class LateCritic(Critic):
         for number, layer in enumerate(entry.dense):
             dense.append(
                 Dense(
-                    width, layer.width, layer.activation, layer.bias,
-                    f'{LATE}_{number}',
+                    width, layer.width, layer.activation,
+                    bias=layer.bias, name=f'{LATE}_{number}',
                 )
             )  # fmt: skip
             width = layer.width
@@ -297,6 +302,7 @@ class LateCritic(Critic):
             [B, J S L] int32, and bool.
         """
         view, places, count = texts.view, texts.places, texts.slots
+        assert places is not None, '`Critic.reads` names places'
         width = view.ids.shape[1]
         longest = max(min(x or width, width) for x in self.lengths)  # L
         at = places[:, :, None] + ops.arange(longest, dtype='int32')
@@ -360,7 +366,7 @@ class LateCritic(Critic):
         return ops.maximum(counts, 1.0)
 
 
-class LateVectors:
+class LateVectors(RoleMethods):
     """The vectors that a workdir gives the tokens of texts.
 
     Methods of a `RolePredictor`, see `Critic.answer`.
@@ -488,7 +494,7 @@ class LateVectors:
 
     def encode(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | bytes],
         role: str = 'passage',
         batch_size: int = 8,
         progress: bool = True,

@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 
 from infoword_tf.config import Config
-from infoword_tf.critics.critic import Critic, HeadConfig, Start
+from infoword_tf.critics.critic import (
+    Critic,
+    HeadConfig,
+    RoleMethods,
+    Start,
+)
 from infoword_tf.critics.form import Compared
 from infoword_tf.critics.texts import Tokens
 from infoword_tf.errors import InputError
@@ -217,7 +222,7 @@ class LexicalCritic(Critic):
         view = texts.view
         return self.layer.highest(
             encoded.states, view.ids, view.block_ids, texts.slots,
-            batch.fused_key,
+            key=batch.fused_key,
         )  # fmt: skip
 
     def finished(
@@ -290,7 +295,7 @@ def flops(weights: Tensor, counts: Tensor) -> Tensor:
     return ops.sum(ops.square(mean))
 
 
-class LexicalWeights:
+class LexicalWeights(RoleMethods):
     """The weights that a workdir gives the vocabulary for texts.
 
     Methods of a `RolePredictor`, see `Critic.answer`.
@@ -396,7 +401,7 @@ class LexicalWeights:
 
     def encode(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | bytes],
         role: str = 'passage',
         batch_size: int = 8,
         progress: bool = True,

@@ -104,6 +104,10 @@ class Encoded(NamedTuple):
     layers: list[Tensor] | None = None
     state: Any = None
 
+    def layer(self, number: int) -> Tensor:
+        """Returns one of the `layers`, [B, T, D], 0 the embeddings."""
+        return (self.layers or [])[number]
+
 
 class Encoder(Configurable, Layer):
     """An encoder, g_omega of the paper's table; settings are the arguments.

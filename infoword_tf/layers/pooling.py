@@ -5,6 +5,8 @@ Means cover [CLS] and [SEP], never padding.
 Glossary of shapes: J texts of a sequence.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from infoword_tf.lazy import ops
@@ -130,7 +132,8 @@ def unit(x: Tensor) -> Tensor:
     return x / ops.maximum(ops.sqrt(ops.maximum(squares, 1e-24)), 1e-12)
 
 
-POOLINGS = {  # how states become a vector; None: one state is the vector
+POOLINGS: dict[str, Callable[..., Tensor] | None] = {
+    # How states become a vector; None: one state is the vector.
     'cls': None,
     'last': None,
     'mean': pool,
@@ -144,4 +147,5 @@ POOLINGS = {  # how states become a vector; None: one state is the vector
 }
 LEARNED = {'weighted': 'weights', 'words': 'words'}  # weights of a row
 # Layers whose mean is pooled by default; other poolings take the last layer.
-LAYERS = {'first_last': (1, -1), 'last_two': (-2, -1), 'mix': 'mix'}
+LAYER_MEANS = {'first_last': (1, -1), 'last_two': (-2, -1)}
+LAYERS: dict[str, tuple[int, ...] | str] = {**LAYER_MEANS, 'mix': 'mix'}

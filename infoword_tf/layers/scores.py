@@ -21,15 +21,21 @@ class Scored:
 
     Attributes:
         encoder: the one whose states are scored.
-        columns: C.
         pooler: NO_POOLER, or a name in POOLERS.
-        input_width: width of the states.
     """
 
     encoder: Any
-    columns: int
     pooler: str
-    input_width: int
+
+    @property
+    def columns(self) -> int:
+        """C."""
+        return 1
+
+    @property
+    def input_width(self) -> int:
+        """Width of the states."""
+        return self.encoder.width
 
     def make_scores(self) -> None:
         """Makes the weights."""
@@ -80,13 +86,10 @@ class Scored:
 class PairScore(Scored, Layer):
     """The score of a pair of texts that are encoded as one."""
 
-    columns = 1
-
     def __init__(self, encoder: Any, pooler: str, name: str = 'cross'):
         """Sets the encoder, and a dense layer of POOLERS or NO_POOLER."""
         super().__init__(name=name)
         self.encoder, self.pooler = encoder, pooler
-        self.input_width = encoder.width
 
     def build(self) -> None:
         """Makes the weights."""

@@ -348,6 +348,7 @@ class Statistics(NamedTuple):
             right = ops.equal(targets, answer)
         else:
             if inclusion is None:
+                assert q is not None, 'candidates are drawn from q'
                 inclusion = 1 - (1 - q) ** drawn.shape[1]
             order = np.argsort(np.argsort(self.p / inclusion, kind='stable'))
             order = ops.convert_to_tensor(order.astype('int32'))

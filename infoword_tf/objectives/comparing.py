@@ -14,7 +14,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Shared
 from infoword_tf.objectives.queue import Queued
-from infoword_tf.settings import Setting, setting
+from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import View
 from infoword_tf.views.sentences import COPIES
@@ -102,7 +102,7 @@ class Comparing(Queued):
 
 def critics_setting(
     critics: Mapping[str, type[Critic]], a: str, b: str, texts: str
-) -> Setting:
+) -> Any:
     """Makes the setting `critic` of a row.
 
     Args:

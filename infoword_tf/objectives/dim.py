@@ -143,7 +143,9 @@ class DeepInfoMax(Queued):
             return outcome
         # The bound once more, over the candidates of the positive's length.
         lengths = self._lengths(view)[:, None]
-        same = ops.equal(candidates.lengths[None, :], lengths)  # [N, M]
+        of_candidates = candidates.lengths
+        assert of_candidates is not None, 'held-out candidates have lengths'
+        same = ops.equal(of_candidates[None, :], lengths)  # [N, M]
         counts = ops.where(same, counts, 0.0)
         # Of this bound the training loss is not used.
         alike = infonce.contrast(

@@ -188,7 +188,7 @@ class AuxiliaryTokens(VocabularyTokens):
         encoder = LOWER if self.lower == FROZEN else 'encoder'
         lower = batch.encode(
             inputs, encoder, name='masked_sentences', all_layers='below'
-        ).layers[self.at]
+        ).layer(self.at)
         if self.lower == DETACHED:
             lower = ops.stop_gradient(lower)
         return self._outcome(

@@ -337,9 +337,11 @@ def average(*outcomes: Outcome) -> Outcome:
     def mean(*sums: Tensor) -> Tensor:
         return sum(sums[1:], sums[0]) / len(sums)
 
-    fields = (o.sums for o in outcomes)
+    fields = {
+        name: mean(*(getattr(o, name) for o in outcomes)) for name in SUMS
+    }
     more = {
         name: mean(*(o.more[name] for o in outcomes))
         for name in outcomes[0].more
     }
-    return Outcome(*map(mean, *fields), more)
+    return Outcome(**fields, more=more)

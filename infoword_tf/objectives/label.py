@@ -76,7 +76,6 @@ def flat(x: Tensor) -> Tensor:
 class Scorer(Scored, Objective):
     """Scores of states: perhaps a dense layer, and C columns."""
 
-    columns: int = 1
     pooler: str = setting(
         NO_POOLER,
         'Activation of a dense layer before the output layer (BERT: tanh, '
@@ -89,11 +88,6 @@ class Scorer(Scored, Objective):
         'Use a learned scalar mix of all layers (ELMo) instead of the last '
         'layer.',
     )
-
-    @property
-    def input_width(self) -> int:
-        """Width of the states that are scored."""
-        return self.encoder.width
 
     def build(self) -> None:
         """Makes the layers."""
@@ -172,7 +166,7 @@ class Head(Scorer):
             batch.layers(VIEW),
             view.block_ids,
             texts,
-            batch.fused_key,
+            key=batch.fused_key,
         )
         states = ops.reshape(states, (-1, texts // slots, states.shape[-1]))
         return self.class_scores(states, self.dropout_key(batch))
@@ -316,7 +310,9 @@ class Scores(Head):
         """True for CoSENT."""
         return self.loss == COSENT
 
-    def candidates(self, batch: Batch) -> tuple[Tensor, ...] | None:
+    def candidates(
+        self, batch: Batch
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
         """Gathers numbers, b and weights of the global batch, [M] each.
 
         For CoSENT; None otherwise.
@@ -331,7 +327,7 @@ class Scores(Head):
         )
 
     def score(
-        self, batch: Batch, candidates: tuple[Tensor, ...] | None
+        self, batch: Batch, candidates: tuple[Tensor, Tensor, Tensor] | None
     ) -> infonce.Outcome:
         """Computes squared errors; or CoSENT, as the loss of every example."""
         numbers = self.vectors_of(batch)['numbers']

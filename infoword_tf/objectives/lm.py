@@ -43,7 +43,10 @@ VIEWS = {STREAM: VIEW, EXAMPLES: 'examples'}  # by `CausalTokens.reads`
 class NextTokens(SampledTokens):
     """Rows of next words: f over the vocabulary at every place."""
 
-    view = VIEW
+    @property
+    def view(self) -> str:
+        """The name of the view that is read."""
+        return VIEW
 
     def build(self) -> None:
         """Makes the bias of each token."""

@@ -7,7 +7,7 @@ for all rows that share it, and hands a `Batch` to each.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from infoword_tf.views import VIEWS, Reads, Specials, View, root
 T = TypeVar('T')
 Settings = Mapping[str, Any]
 # What a setting may decide: a value, or a function of the row's settings.
-Decided = T | Callable[[Settings], T]
+Decided: TypeAlias = T | Callable[[Settings], T]
 
 
 class Copy(NamedTuple):
@@ -101,9 +101,9 @@ class Batch(NamedTuple):
     ) -> list[Tensor]:
         """Returns L + 1 times [B, P, D], embeddings first; see `Reads.layers`.
 
-        L times where these are 'below'.
+        L times where these are 'below', and none where they are not read.
         """
-        return self.encoded[view][encoder][pass_index].layers
+        return self.encoded[view][encoder][pass_index].layers or []
 
     @property
     def fused_key(self) -> Tensor | None:
@@ -128,10 +128,7 @@ class Objective(Configurable, Layer):
             accuracy, and the row is compared by its loss.
         more: names of further measures of held-out text; `build` sets it where
             a setting decides it.
-        needs_whole_batch: whether microbatches cannot be encoded one by one.
         steps: updates of the run; 0: of none.
-        init_complaint: the complaint about a run that has no --init with the
-            row's weights; empty where it needs none.
         auxiliaries: by name, the auxiliary encoders, which own their weights.
         auxiliary_rows: by auxiliary encoder of a workdir, the rows of that
             workdir, likewise.
@@ -144,9 +141,7 @@ class Objective(Configurable, Layer):
     contrasts: ClassVar[bool] = False
     ranked: ClassVar[bool] = True
     more: tuple[str, ...] = ()
-    needs_whole_batch: bool = False
     steps: int = 0
-    init_complaint: str = ''
 
     def __init__(
         self,
@@ -179,6 +174,19 @@ class Objective(Configurable, Layer):
         self.dense: list[Any] = []
         self.no_decay: set[str] = set()
         self.not_exported: set[str] = set()
+
+    @property
+    def needs_whole_batch(self) -> bool:
+        """True if microbatches cannot be encoded one by one."""
+        return False
+
+    @property
+    def init_complaint(self) -> str:
+        """Complaint about a run that has no --init with the row's weights.
+
+        Empty where it needs none.
+        """
+        return ''
 
     @classmethod
     def check_settings(
@@ -588,7 +596,7 @@ class Row:
         """
         wishes = {}
         for view, choice in self.views.items():
-            reads = decided(choice, settings)
+            reads: Reads | None = decided(choice, settings)
             if reads is None:
                 continue
             if reads.where == 'example' and not contextual:

@@ -275,7 +275,7 @@ class SimCSE(Guided):
         vectors, and of no candidates but other answers of the batch: other a
         for an a, other b for a b.
         """
-        if self.form.of_pairs:
+        if candidates is None:
             states = batch.states(PAIRS_VIEW)[:, :, 0]  # [N, M, D]
             return outcome_of_pairs(
                 batch, self.row, self.form.pair_scores(batch, states),
@@ -311,10 +311,12 @@ class SimCSE(Guided):
         for side, query, answer in (('b', 0, 1), ('a', 1, 0)):
             if side not in pools:
                 continue
-            others, states = pools[side], pools[side].states
+            others = pools[side]
+            states, kinds = others.states, others.kinds
+            assert states is not None and kinds is not None, 'see `candidates`'
             a_and_b = texts[:, 0], texts[:, 1]
             trained = others.others(sequences)
-            counts = others.others(sequences, others.kinds[None] == answer)
+            counts = others.others(sequences, kinds[None] == answer)
             identical = ops.equal(others.ids[None], numbers[:, answer, None])
             more = {}
             if self.guide:

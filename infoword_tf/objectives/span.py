@@ -157,11 +157,6 @@ class Spans(Scored, Objective):
     )
 
     @property
-    def input_width(self) -> int:
-        """D."""
-        return self.encoder.width
-
-    @property
     def conditional(self) -> bool:
         """True if last places are scored for a first place."""
         return self.end == CONDITIONAL
@@ -324,7 +319,7 @@ class Spans(Scored, Objective):
         scores, places = ops.top_k(predictions, STARTS)
         places = ops.minimum(places, ops.shape(x)[1] - 1)
 
-        def last(firsts: Tensor) -> Tensor:
+        def lasts(firsts: Tensor) -> Tensor:
             """Computes log-probabilities of last places, [B, T]."""
             scores = self.ends_after(x, firsts, slots.token)
             total = _log_sum(slots.candidates, scores)  # [B, J]
@@ -334,12 +329,12 @@ class Spans(Scored, Objective):
             'starts': places - slots.first[:, :, None],
             'first': scores,
             'last': ops.stack(
-                [last(places[:, :, i]) for i in range(STARTS)], axis=-1
+                [lasts(places[:, :, i]) for i in range(STARTS)], axis=-1
             ),
         }
         if self.null:
             both = _at(first, slots.nowhere) + take(
-                last(slots.nowhere)[:, :, None], slots.nowhere
+                lasts(slots.nowhere)[:, :, None], slots.nowhere
             )[:, :, 0]
             predictions['nowhere'] = both
         return predictions

@@ -19,6 +19,8 @@ posterior of each label, which is a distribution over the same candidates.
 Shapes: C labels.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from infoword_tf.layers.bilstm import BiLstm
@@ -112,8 +114,9 @@ class Tags(Scorer):
     def scores_of(
         self,
         states: Tensor,
-        layers: list[Tensor] | None,
+        layers: Sequence[Tensor],
         block_ids: Tensor,
+        *,
         fused_key: Tensor | None = None,
         key: Tensor | None = None,
     ) -> Tensor:
@@ -121,9 +124,9 @@ class Tags(Scorer):
 
         Args:
             states: [B, T, D].
-            layers: L + 1 times [B, T, D], where they are read.
+            layers: L + 1 times [B, T, D], or none where they are not read.
             block_ids: [B, T] int32, of texts; a BiLSTM stays inside.
-            fused_key, key: of fused operations and of dropout; None for
+            fused_key, key: keys of fused operations and of dropout; None:
                 inference.
         """
         if self.mix:
@@ -140,10 +143,10 @@ class Tags(Scorer):
         """Scores the labels of every token of the view: [B, T, C] float32."""
         return self.scores_of(
             batch.states(VIEW),
-            batch.layers(VIEW) if self.layers else None,
+            batch.layers(VIEW) if self.layers else [],
             batch.views[VIEW].block_ids,
-            batch.fused_key,
-            self.dropout_key(batch),
+            fused_key=batch.fused_key,
+            key=self.dropout_key(batch),
         )
 
     def word_scores(self, batch: Batch) -> Tensor:

@@ -102,7 +102,8 @@ class CrossLingual(Queued):
                 f'--{self.row}.layer={self.layer}: the encoder has '
                 f'{self.encoder.depth} layers',
             )
-        self.projection = self.average = None
+        self.projection: Dense | None = None
+        self.average: Dense | None = None
         if self.project:
             width = self.encoder.width
             sizes = width, width, 'identity', False
@@ -117,7 +118,7 @@ class CrossLingual(Queued):
 
     def copied_weights(self) -> list[Copy]:
         """Names the matrix of b, which follows with the momentum encoder."""
-        if self.average is None:
+        if self.average is None or self.projection is None:
             return []
         weights = self.average.kernel, self.projection.kernel
         return [Copy(*weights, follows=MOMENTUM)]

@@ -90,6 +90,7 @@ class Pairs(NamedTuple):
 
     def by_slot(self, values: np.ndarray) -> np.ndarray:
         """Moves values of pairs [B, ...] to slots [S, J, ...]; 0 in others."""
+        assert self.slots is not None, 'these pairs share no sequences'
         shape = self.slots.shape + values.shape[1:]
         result = np.zeros(shape, values.dtype)
         result[self.slots] = values
@@ -109,7 +110,7 @@ class Masking(NamedTuple):
             length 0 beyond the last; None for words and tokens.
         shortened: [B] int32, spans with fewer words than drawn, for lack of
             room.
-        share: of the tokens, from which P comes.
+        share: share of the tokens, from which P comes.
         negatives: the masking of the text's negatives, see `Pairs`.
     """
 
@@ -222,11 +223,12 @@ def mask_spans(
         bounds[:, :, number] = pair
     return Masking(
         masked,
-        np.zeros((b, length), np.int32),
-        np.zeros((b, length)),
-        *bounds,
-        shortened,
-        share,
+        shown=np.zeros((b, length), np.int32),
+        random=np.zeros((b, length)),
+        starts=bounds[0],
+        lengths=bounds[1],
+        shortened=shortened,
+        share=share,
     )
 
 
@@ -338,6 +340,7 @@ def packed(view: View, pairs: Pairs, share: float = MASKED_SHARE) -> View:
             f'{", ".join(sorted(alone))}: rows that pairs share have no one '
             'start',
         )
+    assert pairs.slots is not None, 'these pairs share no sequences'
     tokens = view.ids.shape[1]
     sequences, slots = pairs.slots.shape
     sizes = pairs.by_slot(pairs.firsts + pairs.seconds + 3)  # with specials
@@ -432,7 +435,8 @@ def fewest_sequences(sizes: np.ndarray, max_tokens: int) -> int:
 
 def _of_sequence(pairs: Pairs, values: np.ndarray) -> np.ndarray:
     """Joins values of pairs [n, P] by sequence: [S, J P], 0 in empty slots."""
-    return pairs.by_slot(values).reshape(len(pairs.slots), -1)
+    values = pairs.by_slot(values)
+    return values.reshape(len(values), -1)
 
 
 def masked(
@@ -450,16 +454,19 @@ def masked(
     b, length = text.ids.shape
     p = budget(length, draw.share)
     # Masked tokens first, in order: a stable sort of booleans.
-    places = np.argsort(~draw.masked, axis=1, kind='stable')[:, :p]
+    at = np.argsort(~draw.masked, axis=1, kind='stable')[:, :p]
     start = np.zeros((b, 1), np.int32)
     tokens = (
-        (places + 1).astype(np.int32),
-        np.take_along_axis(text.ids, places, axis=1).astype(np.int32),
-        np.take_along_axis(draw.masked, places, axis=1).astype(np.float32),
+        (at + 1).astype(np.int32),
+        np.take_along_axis(text.ids, at, axis=1).astype(np.int32),
+        np.take_along_axis(draw.masked, at, axis=1).astype(np.float32),
     )
-    hidden = np.take_along_axis(draw.shown == 0, places, axis=1)
+    hidden = np.take_along_axis(draw.shown == 0, at, axis=1)
     # Places, targets and weights, by `Reads.where`.
-    fields = {'tokens': tokens, 'start': (start, None, None)}
+    fields: dict[str, tuple[np.ndarray | None, ...]] = {
+        'tokens': tokens,
+        'start': (start, None, None),
+    }
     if isinstance(text, Pairs):
         labels = text.labels[:, None].astype(np.int32)
         fields['next'] = start, labels, np.ones((b, 1), np.float32)
@@ -494,8 +501,9 @@ def masked(
         },
         counts=counts,
     )
-    shared = isinstance(text, Pairs) and text.slots is not None
-    return packed(view, text, draw.share) if shared else view
+    if isinstance(text, Pairs) and text.slots is not None:
+        return packed(view, text, draw.share)
+    return view
 
 
 def joined(
@@ -508,7 +516,7 @@ def joined(
 
     This a of `dim` does not show how long b is.
     """
-    if draw.starts is None:
+    if draw.starts is None or draw.lengths is None:
         raise InputError(
             'joined_without_spans',
             'n-grams are joined in spans: take the masking spans',
@@ -523,7 +531,7 @@ def joined(
     # Tokens that stay come first, in order; the rest is padding.
     order = np.argsort(~stays, axis=1, kind='stable')
     padding = ~np.take_along_axis(stays, order, axis=1)
-    fields = {
+    fields: dict[str, Any] = {
         name: np.take_along_axis(array, order, axis=1)
         for name, array in inputs.items()
     }
@@ -540,7 +548,7 @@ def joined(
 
 def hide(
     text: Windows | Pairs, draw: Masking, specials: Specials
-) -> dict[str, np.ndarray]:
+) -> dict[str, Any]:
     """Returns the inputs [B, T] of a masked text, by field of `View`."""
     b, length = text.ids.shape
     random = (draw.random * specials.size).astype(np.int32)

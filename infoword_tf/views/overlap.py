@@ -75,19 +75,20 @@ def cut(
     # Nothing is drawn without strangers: maskings of `overlap` stay the same.
     strange = np.zeros(b, bool)
     if strangers and b > 1:
-        strange = random.random(b) < strangers
+        strange = random.random((b,)) < strangers
     of_next = strange[:, None] & (place > firsts[:, None])
     number = np.where(of_next, (sequence + 1) % b, sequence)
     ids, starts, ends = (x[number, source] for x in text)
     # The rest of a word with which a cut begins is a word.
-    starts |= border | (place == 0) | (place == firsts[:, None] + 1)
+    begins = border | (place == 0) | (place == firsts[:, None] + 1)
+    starts = starts | begins
     pairs = Pairs(
-        np.where(border, 0, ids),
-        starts,
-        ends | border,
-        firsts.astype(np.int32),
-        seconds.astype(np.int32),
-        strange.astype(np.int32),
+        ids=np.where(border, 0, ids),
+        word_starts=starts,
+        separators=ends | border,
+        firsts=firsts.astype(np.int32),
+        seconds=seconds.astype(np.int32),
+        labels=strange.astype(np.int32),
     )
     return Cuts(pairs, masking_of(masking)(pairs, random, share))
 

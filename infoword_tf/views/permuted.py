@@ -179,7 +179,7 @@ def _two_texts(
     segment[:, -1] = 2
     first = np.zeros((b, before), np.int64)
     away = np.where(in_b, (partner - itself)[:, None], 0)
-    return tuple(
+    distances, columns, segments = (
         np.hstack(halves).astype(np.int32)
         for halves in (
             (first, away),
@@ -187,6 +187,7 @@ def _two_texts(
             (first, segment),
         )
     )
+    return distances, columns, segments
 
 
 def ngram_lengths(

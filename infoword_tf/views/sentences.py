@@ -160,7 +160,7 @@ def text_numbers(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         [...] int32, at least 0; -1 for a text without tokens.
     """
     place = np.arange(1, ids.shape[-1] + 1, dtype=np.uint64)
-    mixed = (ids.astype(np.uint64) + np.uint64(1)) * (place * _ODD)
+    mixed: np.ndarray = (ids.astype(np.uint64) + np.uint64(1)) * (place * _ODD)
     mixed ^= mixed >> np.uint64(29)
     mixed *= _ODD
     mixed ^= mixed >> np.uint64(32)
@@ -320,7 +320,8 @@ def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 # Settings of the two sides of pairs.
 OF_PAIRS = 'query_length', 'passage_length', 'expand', 'attend', 'markers'
-SETTINGS = {
+# Fields of rows, too, whose types differ from a `Setting` until they are set.
+SETTINGS: dict[str, Any] = {
     'attend': Setting(
         False,
         'Let other tokens attend to the [MASK] of an expanded a.',

@@ -86,21 +86,29 @@ class Translated(NamedTuple):
     restart: bool
 
 
+class Side(NamedTuple):
+    """One side of crossed pairs.
+
+    Attributes:
+        pairs: [m] two texts each, in the drawn order.
+        masking: masking of these; None: nothing is masked.
+        numbers: [m] int32, equal where all tokens are.
+    """
+
+    pairs: Pairs
+    masking: Masking | None
+    numbers: np.ndarray
+
+
 class Crossed(NamedTuple):
     """The draw of `crossed` and `crossed_keys`.
 
     Attributes:
-        a, b: [m] both sides, two texts each in the drawn order.
-        a_masking, b_masking: of the sides; None: nothing is masked.
-        a_numbers, b_numbers: [m] int32, equal where all tokens are.
+        a, b: both sides.
     """
 
-    a: Pairs
-    b: Pairs
-    a_masking: Masking | None
-    b_masking: Masking | None
-    a_numbers: np.ndarray
-    b_numbers: np.ndarray
+    a: Side
+    b: Side
 
 
 def joined_pairs(
@@ -133,12 +141,12 @@ def joined_pairs(
     separators = (column == a[:, None]) | (column > (a + b)[:, None])
     begins = (column == 0) | (column == a[:, None] + 1)
     return Pairs(
-        np.where(separators, 0, chosen(text.ids)).astype(np.int32),
-        chosen(text.word_starts) | begins | separators,
-        separators,
-        a.astype(np.int32),
-        b.astype(np.int32),
-        np.zeros(len(a), np.int32),
+        ids=np.where(separators, 0, chosen(text.ids)).astype(np.int32),
+        word_starts=chosen(text.word_starts) | begins | separators,
+        separators=separators,
+        firsts=a.astype(np.int32),
+        seconds=b.astype(np.int32),
+        labels=np.zeros(len(a), np.int32),
         slots=slots,
     )
 
@@ -232,37 +240,37 @@ def cross(
                 text, (first + order, which), (first + 1 - order, which)
             )
         )
-    of_sides = [
-        masking_of(masking)(x, random, share) if masking else None
-        for x in sides
-    ]
-    numbers = [
-        text_numbers(
-            np.where(x.separators, -1, x.ids), x.firsts + x.seconds + 1
+    a, b = (
+        Side(
+            pairs,
+            masking_of(masking)(pairs, random, share) if masking else None,
+            text_numbers(
+                np.where(pairs.separators, -1, pairs.ids),
+                pairs.firsts + pairs.seconds + 1,
+            ),
         )
-        for x in sides
-    ]
-    return Crossed(*sides, *of_sides, *numbers)
+        for pairs in sides
+    )
+    return Crossed(a, b)
 
 
 def _crossed(
     text: Translations,
-    side: Pairs,
-    masking: Masking | None,
-    numbers: np.ndarray,
+    side: Side,
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
     """Packs one side of each example."""
+    pairs, masking, numbers = side
     if masking is None:
-        nothing = np.zeros(side.ids.shape, bool)
+        nothing = np.zeros(pairs.ids.shape, bool)
         masking = Masking(nothing, nothing, nothing)
-    ids = hide(side, masking, specials)['ids'][:, None]
+    ids = hide(pairs, masking, specials)['ids'][:, None]
     return examples(
         Labelled(
             ids=ids,
             segments=np.zeros_like(ids),
-            lengths=(side.firsts + side.seconds + SPECIALS)[:, None],
+            lengths=(pairs.firsts + pairs.seconds + SPECIALS)[:, None],
             places=np.zeros((len(ids), 1), np.int32),
             numbers=np.arange(len(ids), dtype=np.int32),
             targets=dict.fromkeys(rows, numbers[:, None]),
@@ -287,9 +295,7 @@ def crossed(
     x2 may come first, or y be the language of a. Targets [S, J, 1] are numbers
     of the texts, weights are [S, J], places [S, J] those of [CLS].
     """
-    view = _crossed(
-        text, draw.a, draw.a_masking, draw.a_numbers, rows, specials
-    )
+    view = _crossed(text, draw.a, rows, specials)
     truncated = text.by_sequence(text.truncated).astype(np.int32)
     return view._replace(counts={**view.counts, 'cut_translations': truncated})
 
@@ -301,9 +307,7 @@ def crossed_keys(
     specials: Specials,
 ) -> View:
     """Makes b of `xlco`: translations of both, in the order of `crossed`."""
-    return _crossed(
-        text, draw.b, draw.b_masking, draw.b_numbers, rows, specials
-    )
+    return _crossed(text, draw.b, rows, specials)
 
 
 # ----------------------------------------------------------------------- specs
