@@ -92,9 +92,10 @@ def gather_pool(
     """Gathers a row's targets of a view over all replicas.
 
     Args:
-        view, row: whose targets and weights [B, P].
-        replicas: to gather over; integers alone, unless there are states.
-        limit: as in `Pool`.
+        view, row: view, and name of the row whose targets and weights [B, P]
+            there are gathered.
+        replicas: all that gather; integers alone, unless there are states.
+        limit: field of `Pool`.
         states: [B, P, D] of the candidates, or None.
     """
     targets = view.targets[row]
@@ -108,8 +109,8 @@ def gather_pool(
         replicas.gather(ops.reshape(targets, (-1,))),
         replicas.gather(sequences),
         replicas.gather(ops.reshape(view.weights[row], (-1,))),
-        limit,
-        states,
+        limit=limit,
+        states=states,
     )
 
 
@@ -124,12 +125,12 @@ def gather_vectors(
     """Gathers vectors of all replicas as candidates.
 
     Args:
-        batch: of the step.
+        batch: input of the step.
         ids: [n] int32, of this replica, equal where candidates are the same b.
         sequences: [n] int32, -1 for vectors of no sequence.
         states: [n, D] float32.
         weights: [n] float32, 0 for padding; None: there is no padding.
-        kind: which text of its example each is, see `Pool.kinds`.
+        kind: index of each text in the example, see `Pool.kinds`.
     """
     gather = batch.replicas.gather
     if weights is None:
@@ -139,8 +140,8 @@ def gather_vectors(
         ids,
         gather(sequences),
         gather(weights),
-        batch.limit,
-        gather(states),
+        limit=batch.limit,
+        states=gather(states),
         kinds=None if kind is None else ops.full_like(ids, kind),
     )
 
@@ -206,7 +207,7 @@ class Ring(NamedTuple):
     """A queue of the last `size` vectors.
 
     Attributes:
-        size: how many vectors it holds.
+        size: number of vectors that it holds.
         width: D.
         dtype: that numbers are rounded to; they are stored in float32.
     """
@@ -230,8 +231,8 @@ class Ring(NamedTuple):
             state['texts'],
             ops.full((self.size,), -1, 'int32'),
             ops.cast(filled, 'float32'),
-            None,
-            state['rows'],
+            limit=None,
+            states=state['rows'],
         )
 
     def add(
@@ -282,9 +283,9 @@ class Statistics(NamedTuple):
         training: [V] counts of the training text.
         measured: [V] counts of the text that the batch is from: the training
             text, or the held-out text.
-        answers: by row, the commonest b among the measured pairs, where they
-            are known beforehand (held-out text).
-        by_row: by row, counts of b that are no tokens of the corpus: of
+        answers: commonest b among the measured pairs, by row, where they are
+            known beforehand (held-out text).
+        by_row: counts of b that are no tokens of the corpus, by row: of
             classes, say, or of tokens of other texts.
     """
 

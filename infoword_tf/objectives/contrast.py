@@ -165,9 +165,10 @@ class SentenceContrast(Comparing):
         """Computes Eq. 1 both ways.
 
         Args:
-            batch, candidates: of the step.
-            texts: by side, [N, F].
-            width: of the first numbers, which alone are compared; None: all.
+            batch, candidates: arguments of `score`.
+            texts: compared forms [N, F], by side.
+            width: number of the first numbers, which alone are compared;
+                None: all.
         """
         form, scale, key = self.form, self.form.scale, batch.fused_key
         texts = {x: form.part(texts[x], width) for x in self.sides}
@@ -187,7 +188,7 @@ class SentenceContrast(Comparing):
             else:
                 states = form.part(others.states, width)
                 scores = form.compared(
-                    both, states, answer == PASSAGE, width, key
+                    both, states, answer == PASSAGE, width=width, key=key
                 )
             earlier = self.score_queue(
                 batch, others, scaled[query], targets,
@@ -195,10 +196,12 @@ class SentenceContrast(Comparing):
             )  # fmt: skip
             outcomes.append(
                 infonce.contrast(
-                    positive,
-                    scores,
-                    others.others(ops.reshape(view.sequences, (-1,))),
-                    ops.equal(others.ids[None, :], targets[:, None]),
+                    infonce.Comparison(
+                        positive,
+                        scores,
+                        others.others(ops.reshape(view.sequences, (-1,))),
+                        ops.equal(others.ids[None, :], targets[:, None]),
+                    ),
                     ops.reshape(view.weights[self.row], (-1,)),
                     measured=ops.reshape(view.measured[self.row], (-1,)),
                     drop_identical=True,

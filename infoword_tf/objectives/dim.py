@@ -135,10 +135,13 @@ class DeepInfoMax(Queued):
         counts = ops.repeat(candidates.others(view.sequences), slots, axis=0)
         identical = ops.equal(candidates.ids[None, :], targets[:, None])
         weights = ops.reshape(view.weights[self.row], (-1,))
+        comparison = infonce.Comparison(positive, scores, counts, identical)
         outcome = infonce.contrast(
-            positive, scores, counts, identical, weights, drop_identical=True,
+            comparison,
+            weights,
+            drop_identical=True,
             earlier=earlier and earlier.others,
-        )  # fmt: skip
+        )
         if batch.training:
             return outcome
         # The bound once more, over the candidates of the positive's length.
@@ -149,7 +152,7 @@ class DeepInfoMax(Queued):
         counts = ops.where(same, counts, 0.0)
         # Of this bound the training loss is not used.
         alike = infonce.contrast(
-            positive, scores, counts, identical, weights, drop_identical=False
+            comparison._replace(counts=counts), weights, drop_identical=False
         )
         more = alike.mi, alike.ceiling
         return outcome._replace(more=dict(zip(self.more, more, strict=True)))

@@ -64,8 +64,8 @@ def layer_map(map_: str, teacher: int, student: int) -> tuple[int, ...]:
     does not divide L.
 
     Args:
-        map_: in MAPS.
-        teacher, student: how many layers they have, L and k.
+        map_: name in MAPS.
+        teacher, student: numbers of their layers, L and k.
 
     Raises:
         ValueError: there is nothing to follow, or not enough.

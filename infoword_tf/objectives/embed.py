@@ -40,7 +40,7 @@ def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
         states: [B, T, D] of all tokens.
         view: `examples`.
         texts: J.
-        pooling: in POOLINGS.
+        pooling: name in POOLINGS.
 
     Returns:
         [N, D] float32, 0 for a slot without a text.
@@ -114,7 +114,7 @@ class EmbeddingContrast(StudentVectors):
             numbers_of(teacher),
             ops.reshape(view.sequences, (-1,)),
             unit(teacher),
-            ops.reshape(view.weights[self.row], (-1,)),
+            weights=ops.reshape(view.weights[self.row], (-1,)),
         )
 
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
@@ -125,10 +125,12 @@ class EmbeddingContrast(StudentVectors):
         student = unit(self.student(batch)) / self.temperature
         positive = ops.sum(student * unit(teacher), axis=1)
         outcome = infonce.contrast(
-            positive,
-            ops.matmul(student, ops.transpose(candidates.states)),
-            candidates.others(ops.reshape(view.sequences, (-1,))),
-            ops.equal(candidates.ids[None, :], numbers[:, None]),
+            infonce.Comparison(
+                positive,
+                ops.matmul(student, ops.transpose(candidates.states)),
+                candidates.others(ops.reshape(view.sequences, (-1,))),
+                ops.equal(candidates.ids[None, :], numbers[:, None]),
+            ),
             ops.reshape(view.weights[self.row], (-1,)),
             drop_identical=True,
         )

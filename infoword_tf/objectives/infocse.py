@@ -175,8 +175,8 @@ class AuxiliaryTokens(VocabularyTokens):
             sequence_key(batch, view.ids.shape[0]),
             view.ids,
             real_tokens(view, self.row),
-            self.mask_share,
-            self.specials,
+            share=self.mask_share,
+            specials=self.specials,
         )
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
@@ -233,7 +233,8 @@ class AuxiliaryTokens(VocabularyTokens):
         bias = None
         if self.output == LAYER:
             x, bias = self.transformed(x, key), self.token_bias
-        return self.among_all(batch, view, x, view.measured[self.row], bias)
+        measured = view.measured[self.row]
+        return self.among_all(batch, view, x, measured, bias=bias)
 
 
 def _reads(settings: Mapping[str, Any]) -> Reads | None:

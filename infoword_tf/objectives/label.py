@@ -353,7 +353,7 @@ def cosent(
     Args:
         numbers, targets: [M] float32.
         weights: [M] float32, 0 for padding.
-        scale: of differences.
+        scale: factor of differences.
     """
     wrong = scale * (numbers[:, None] - numbers[None, :])
     pairs = ops.logical_and(

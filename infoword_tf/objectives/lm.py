@@ -68,9 +68,9 @@ class NextTokens(SampledTokens):
             candidates,
             batch,
             view,
-            batch.states(self.view),
-            view.measured[self.row],
-            self.token_bias,
+            x=batch.states(self.view),
+            measured=view.measured[self.row],
+            bias=self.token_bias,
         )
 
 
@@ -186,9 +186,9 @@ class BothNeighbours(SampledTokens):
             candidates,
             batch,
             view,
-            ops.concatenate(halves, axis=1),  # [B, 2 T, D / 2]
-            view.measured[self.row],
-            self.token_bias,
+            x=ops.concatenate(halves, axis=1),  # [B, 2 T, D / 2]
+            measured=view.measured[self.row],
+            bias=self.token_bias,
         )
 
 

@@ -144,8 +144,8 @@ class VocabularyTokens(Transformed, Objective):
         """Computes Eq. 1 over V, which is cross-entropy.
 
         Args:
-            batch: of the step.
-            view: of it, whose targets are b.
+            batch: input of the step.
+            view: one of its views, whose targets are b.
             x: [B, P, D], scored against the input embeddings.
             measured: [B, P] float32: 0 for pairs of the loss alone.
             bias: [V] float32 of each token, or None.
@@ -213,11 +213,11 @@ class SampledTokens(VocabularyTokens):
         """Computes Eq. 1 over the sample, see above; over V without one.
 
         Args:
-            candidates: what `candidates` returned.
-            batch, view, x, measured, bias: as `among_all`.
+            candidates: result of `candidates`.
+            batch, view, x, measured, bias: arguments of `among_all`.
         """
         if candidates is None:
-            return self.among_all(batch, view, x, measured, bias)
+            return self.among_all(batch, view, x, measured, bias=bias)
         x, targets, weights, _ = pairs(view, self.row, x)
         ids, drawn, w = candidates
         table = self.table
@@ -226,10 +226,12 @@ class SampledTokens(VocabularyTokens):
         scores = ops.matmul(x, ops.transpose(ops.take(table, ids, axis=0)))
         identical = ops.equal(ids[None, :], targets[:, None])
         outcome = infonce.over_multiset(
-            positive + ops.take(bias, targets),
-            scores + ops.take(bias, ids),
-            ops.where(identical, 0.0, drawn[None, :]),
-            identical,
+            infonce.Comparison(
+                positive + ops.take(bias, targets),
+                scores + ops.take(bias, ids),
+                ops.where(identical, 0.0, drawn[None, :]),
+                identical,
+            )
         )
         size = w.sum()
         return infonce.infonce(
@@ -256,7 +258,7 @@ class MaskedTokens(VocabularyTokens):
     Example: python -m infoword_tf.train --objectives=mlm --workdir=W
 
     Attributes:
-        view: that it reads.
+        view: name of the view that it reads.
     """
 
     view: ClassVar[str] = VIEW
@@ -300,7 +302,7 @@ class MaskedTokens(VocabularyTokens):
             view,
             self.head(batch.states(self.view), batch.fused_key),
             view.measured[self.row],
-            self.token_bias if self.transform else None,
+            bias=self.token_bias if self.transform else None,
         )
 
 
@@ -384,10 +386,7 @@ class NceTokens(Objective):
         scores = ops.matmul(x, ops.transpose(table))  # [N, M]
         identical = ops.equal(columns[None, :], targets[:, None])
         return infonce.contrast(
-            positive,
-            scores,
-            counts,
-            identical,
+            infonce.Comparison(positive, scores, counts, identical),
             weights,
             batch.statistics.marginal(self.row, targets),
             drop_identical=self.drop_hits,

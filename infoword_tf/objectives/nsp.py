@@ -133,10 +133,12 @@ class NextSentenceNce(Objective):
         scores = ops.reshape(scores, (-1, others.shape[1]))  # [B, n]
         numbers = view.targets[self.row]  # [B, 1 + n]
         return infonce.contrast(
-            positive[:, 0],
-            scores,
-            ops.ones_like(scores),
-            ops.equal(numbers[:, 1:], numbers[:, :1]),
+            infonce.Comparison(
+                positive[:, 0],
+                scores,
+                ops.ones_like(scores),
+                ops.equal(numbers[:, 1:], numbers[:, :1]),
+            ),
             view.weights[self.row][:, 0],
             drop_identical=False,
         )

@@ -50,22 +50,22 @@ class Batch(NamedTuple):
     """The input of a row in a step: a replica's share of the global batch.
 
     Attributes:
-        views: by name, the views of the run.
-        encoded: by view and encoder, the output of each pass at the places of
-            the row.
+        views: views of the run, by name.
+        encoded: output of each pass at the places of the row, by view and
+            encoder.
         statistics: counts of tokens.
-        replicas: to share candidates with.
+        replicas: all that share candidates.
         key: [2] uint32 of the row in this step, the same on all replicas and
             for all held-out batches: for what the objective itself draws.
         training: False for held-out text, where plain operations run.
-        state: by name, what `Objective.update_state` returned in the step
-            before.
-        limit: of held-out text, M: each pair uses the first M candidates
-            that come from other sequences. None: all.
-        scorer_batch: of a row with a `Row.scored_by`, the batch of that row:
-            its scores are then the same, dropout and all.
-        vectors: of a batch that was encoded in microbatches, their
-            `Objective.vectors`, concatenated; nothing is `encoded` then.
+        state: result of `Objective.update_state` in the step before, by name.
+        limit: M of held-out text: each pair uses the first M candidates that
+            come from other sequences. None: all.
+        scorer_batch: batch of the row `Row.scored_by`, if any, whose scores
+            are then the same, dropout and all.
+        vectors: `Objective.vectors` of all microbatches, concatenated, of a
+            batch that was encoded in these; nothing is `encoded` then. None:
+            it was encoded at once.
         encode: encodes what the row has made in this step, such as a text in
             which a generator chose words: (inputs, encoder, name) and by
             keyword what `Encoder.call` takes -> `Encoded`. The name is that
@@ -92,7 +92,7 @@ class Batch(NamedTuple):
         Args:
             view: one that the row reads.
             encoder: one of `Reads.encoders`.
-            pass_index: which of `Reads.passes`.
+            pass_index: number of a pass, below `Reads.passes`.
         """
         return self.encoded[view][encoder][pass_index].states
 
@@ -129,8 +129,8 @@ class Objective(Configurable, Layer):
         more: names of further measures of held-out text; `build` sets it where
             a setting decides it.
         steps: updates of the run; 0: of none.
-        auxiliaries: by name, the auxiliary encoders, which own their weights.
-        auxiliary_rows: by auxiliary encoder of a workdir, the rows of that
+        auxiliaries: auxiliary encoders, by name, which own their weights.
+        auxiliary_rows: rows of a workdir, by the auxiliary encoder of that
             workdir, likewise.
         dense: layers over the vector of a text, which the model owns.
         no_decay, not_exported: paths of weights that do not decay, and of
@@ -156,8 +156,8 @@ class Objective(Configurable, Layer):
 
         Args:
             row: its name in TABLE.
-            encoder: what it scores with.
-            specials: of the vocabulary.
+            encoder: encoder whose states it scores.
+            specials: properties of the vocabulary.
             dtype: Keras dtype policy.
             **chosen: settings that differ from their defaults.
 
@@ -254,8 +254,8 @@ class Objective(Configurable, Layer):
         Args:
             name: last part of its path, by which the optimizer knows whether
                 it decays: a kernel or embeddings.
-            *shape: of it.
-            initializer: of what is no matrix.
+            *shape: sizes of it.
+            initializer: name of the first values of what is no matrix.
             trained: whether gradients change it.
             decayed: False: it does not decay, whatever its name.
             exported: whether workdirs and exports hold it; checkpoints do.
@@ -343,8 +343,8 @@ class Objective(Configurable, Layer):
         (Not `call`: a layer's call would cast candidates to its own dtype.)
 
         Args:
-            batch: of the step.
-            candidates: what `candidates` returned.
+            batch: input of the step.
+            candidates: result of `candidates`.
 
         Returns:
             Sums over this replica's pairs.
@@ -399,15 +399,15 @@ class Vector(NamedTuple):
     """Pooling of a text to a vector, and comparison of two vectors.
 
     Attributes:
-        pooling: in layers.pooling.POOLINGS.
+        pooling: name in layers.pooling.POOLINGS.
         similarity: 'cosine' or 'dot'.
-        layout: in text.layout.LAYOUTS, what stands around a text that is
-            encoded alone. All rows of a sum have the same.
-        priority: in a sum the row of the highest priority decides (0 to 4).
+        layout: name in text.layout.LAYOUTS of what stands around a text that
+            is encoded alone. All rows of a sum have the same.
+        priority: rank among the rows of a sum, 0 to 4: the highest decides.
         dense: activations of layers over the pooled vector, as wide as it is,
             where --init has none.
         keeps: whether dense layers, normalisation and prompts of --init stay.
-        critic: in critics.CRITICS, what compares two texts by default.
+        critic: name in critics.CRITICS of what compares two texts by default.
         head: settings of the row that decide the critic's head; None: it has
             none.
     """
@@ -434,18 +434,18 @@ class Auxiliary(NamedTuple):
     exported.
 
     Attributes:
-        workdir: whose weights it begins with; it has that workdir's sizes
-            and rows (`Objective.auxiliary_rows`). None: it is `copied`, or
-            drawn anew.
+        workdir: source of the weights that it begins with; it has that
+            workdir's sizes and rows (`Objective.auxiliary_rows`). None: it is
+            `copied`, or drawn anew.
         answers: one of these (`Row.answers`) that workdir must give.
         copied: whether it begins as a copy of the trained encoder, after that
             has what --init gives; momentum encoders do.
-        arguments: in which it differs from the trained encoder, or from that
-            of its workdir.
+        arguments: differences from the trained encoder, or from that of its
+            workdir.
         frozen: whether no gradient changes it.
-        momentum: of a momentum encoder: a moving average of the trained one,
-            which starts as its copy and after each update moves by
-            1 - momentum. None: it is no momentum encoder.
+        momentum: share that stays in each update of a momentum encoder: a
+            moving average of the trained one, which starts as its copy and
+            moves by 1 - momentum. None: it is no momentum encoder.
         dropout: whether it drops, as the trained one does.
         saved: whether checkpoints hold it; one that is not is made anew, from
             its workdir or the run's seed.
@@ -466,8 +466,8 @@ class Scoring(NamedTuple):
 
     Attributes:
         row: its name.
-        settings: of the row.
-        views: by name, of the global batch.
+        settings: those of the row.
+        views: views of the global batch, by name.
         batch_size: B.
         width: D of the encoder.
         vocab_size: V.
@@ -503,22 +503,23 @@ class Row:
         objective: the class; its fields are the row's settings.
         a, b, relation: the two views and p(a, b), in words.
         candidates: B~, in words.
-        views: by name in VIEWS, what it wants there; None: it is not read.
-        needs: in encoders.ABILITIES, what it asks of an encoder, which is from
+        views: wishes, by name in VIEWS; None: that view is not read.
+        needs: names in encoders.ABILITIES, asked of an encoder, which is from
             scratch the first of ENCODERS that all rows of a sum allow.
-        heldout_candidates: M, how many candidates all held-out pairs share;
+        heldout_candidates: M, the candidates that all held-out pairs share;
             None for the vocabulary, or where each batch has its own.
-        vector: how a text becomes a vector; None as its answer: as the
-            encoder that the run started from has it.
-        auxiliaries: by name, its auxiliary encoders.
+        vector: way from a text to a vector; None as its answer: that of the
+            encoder that the run started from.
+        auxiliaries: auxiliary encoders of the row, by name.
         scored_by: the row whose scores this one reads, see
             `Batch.scorer_batch`. It is built even where its weight is 0.
-        answers: in ANSWERS, what a trained model can be asked because of it.
-        init_advice: what to do before a run without --init, after the row's
-            name; '': nothing.
+        answers: names in ANSWERS of what a trained model can be asked because
+            of it.
+        init_advice: advice before a run without --init, to stand after the
+            row's name; '': none.
         begins_as: the row whose weights it takes where --init has none of its
             own, or that of another row that begins so.
-        public_head: in weights.heads.HEADS, what public models call its head;
+        public_head: name in weights.heads.HEADS of its head in public models;
             None: they have none.
         taught_by: the row that learns a teacher's outputs by its scores.
         of_tokens: whether it scores each token, or place, of a text.
@@ -568,7 +569,7 @@ class Row:
         its default allows the others too.
 
         Args:
-            settings: all of the row.
+            settings: all those of the row.
         """
         allowed = {}
         for encoder, arguments in able(decided(self.needs, settings)).items():
@@ -590,7 +591,7 @@ class Row:
         """Returns the `Reads` of each view that the row reads.
 
         Args:
-            settings: of the row.
+            settings: those of the row.
             contextual: whether the encoder is. One that is not has no pooled
                 state such as [CLS]: a row that wants it gets all states.
         """

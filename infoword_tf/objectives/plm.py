@@ -33,7 +33,7 @@ class PermutedTokens(VocabularyTokens):
         view = batch.views[VIEW]
         measured = ops.ones_like(view.weights[self.row])
         return self.among_all(
-            batch, view, batch.states(VIEW), measured, self.token_bias
+            batch, view, batch.states(VIEW), measured, bias=self.token_bias
         )
 
 

@@ -56,9 +56,9 @@ class SharedCandidates(NamedTuple):
     """Candidates of a batch, and the norms of a projector.
 
     Attributes:
-        pools: by the side of the answer, 'a' or 'b', its candidates.
-        norms: of held-out text, for 'texts' and 'keys', the moments of a
-            projector over all of it; {}: those of the batch are used.
+        pools: candidates by the side of the answer, 'a' or 'b'.
+        norms: moments of a projector over all held-out text, for 'texts' and
+            'keys'; {}: those of the batch are used.
     """
 
     pools: dict[str, Pool]
@@ -246,7 +246,7 @@ class SimCSE(Guided):
                 mine,
                 sequences,
                 texts[:, text],
-                text_weights(view, self.row, mine),
+                weights=text_weights(view, self.row, mine),
                 kind=text,
             )
 
@@ -279,7 +279,7 @@ class SimCSE(Guided):
             states = batch.states(PAIRS_VIEW)[:, :, 0]  # [N, M, D]
             return outcome_of_pairs(
                 batch, self.row, self.form.pair_scores(batch, states),
-                self.temperature, self.pairs,
+                temperature=self.temperature, texts=self.pairs,
             )  # fmt: skip
         texts = self._texts(batch, candidates.norms)
         outcome = self._score(batch, texts, candidates.pools)
@@ -321,13 +321,14 @@ class SimCSE(Guided):
             more = {}
             if self.guide:
                 trained, spared = self.spared(
-                    view, (query, answer), states[:, wide:], trained, identical
-                )
+                    view, (query, answer), states[:, wide:],
+                    trained=trained, identical=identical,
+                )  # fmt: skip
                 more['guided'] = ops.sum(weights * spared)
                 states = states[:, :wide]
             scores = self.form.compared(
-                a_and_b, self.form.part(states, prefix), side == 'b', prefix,
-                batch.fused_key,
+                a_and_b, self.form.part(states, prefix), side == 'b',
+                width=prefix, key=batch.fused_key,
             )  # fmt: skip
             positive = self.form.paired(*a_and_b, prefix) / self.temperature
             earlier = self.score_queue(
@@ -341,10 +342,9 @@ class SimCSE(Guided):
                 ops.where(identical, 0.0, trained), scores, earlier
             )
             outcome = infonce.contrast(
-                positive,
-                scores / self.temperature,
-                counts,
-                identical,
+                infonce.Comparison(
+                    positive, scores / self.temperature, counts, identical
+                ),
                 weights,
                 drop_identical=True,
                 trained=hard,
@@ -390,7 +390,7 @@ class SimCSE(Guided):
             numbers[:, 1],
             sequences,
             self.form.finished(batch, of_b, keys),
-            of_b.weights,
+            weights=of_b.weights,
         )
         return self.enqueue(batch, pool)
 

@@ -209,7 +209,7 @@ class Spans(Scored, Objective):
             x: [B, T, D] float32.
             firsts: [B, J] int32, a first place of each example.
             token: [B, T] int32, the example that each token belongs to.
-            key: of fused operations; None: plain operations.
+            key: key of fused operations; None: plain operations.
 
         Returns:
             [B, T] float32.
@@ -265,8 +265,9 @@ class Spans(Scored, Objective):
         )
         ends = [
             _one_end(
-                slots, scores[i], targets[:, :, i], training[i], measured[i]
-            )
+                slots, scores[i], targets[:, :, i],
+                training=training[i], measured=measured[i],
+            )  # fmt: skip
             for i in range(2)
         ]
         # Of an answer that is no candidate neither end counts.
@@ -372,9 +373,9 @@ def slots_of(context: Tensor, nowhere: Tensor, tokens: Any) -> Slots:
         context,
         candidates,
         nowhere,
-        ops.cast(ops.argmax(context, axis=2), 'int32'),
-        ops.sum(ops.cast(context, 'int32'), axis=2),
-        ops.cast(ops.argmax(candidates, axis=1), 'int32'),
+        first=ops.cast(ops.argmax(context, axis=2), 'int32'),
+        size=ops.sum(ops.cast(context, 'int32'), axis=2),
+        token=ops.cast(ops.argmax(candidates, axis=1), 'int32'),
     )
 
 

@@ -95,7 +95,7 @@ class WindowWords(Objective):
         """Computes the loss of all pairs.
 
         Args:
-            batch: of the step.
+            batch: input of the step.
             x: [B, T, D] float32, a of each place.
             positive: [B, T, J] float32, f of its pairs.
             targets: [B, T, J] int32, their b.
@@ -148,8 +148,8 @@ class WindowWords(Objective):
                 ops.reshape(positive, (-1,)),
                 ops.reshape(log_sum, (-1,)),
                 math.log(number),
-                ops.reshape(1 - first, (-1,)),
-                ops.reshape(ops.log1p(copies), (-1,)),
+                rank=ops.reshape(1 - first, (-1,)),
+                log_copies=ops.reshape(ops.log1p(copies), (-1,)),
             ),
             weights,
             marginal,

@@ -171,7 +171,7 @@ class CrossLingual(Queued):
             _numbers(view, self.row),
             ops.reshape(view.sequences, (-1,)),
             self._keys(batch),
-            _weights(view, self.row),
+            weights=_weights(view, self.row),
         )
 
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
@@ -193,10 +193,12 @@ class CrossLingual(Queued):
         if earlier is not None and self.negatives == QUEUE:
             trained = ops.zeros_like(counts)
         outcome = infonce.contrast(
-            positive,
-            ops.matmul(texts, ops.transpose(candidates.states)),
-            counts,
-            identical,
+            infonce.Comparison(
+                positive,
+                ops.matmul(texts, ops.transpose(candidates.states)),
+                counts,
+                identical,
+            ),
             weights,
             drop_identical=True,
             trained=trained,
