@@ -25,7 +25,7 @@ class Compared(NamedTuple):
         places: [B, J S] int32, where each text begins; None: the row reads all
             states of `Critic.reads`.
         weights: [N, S] float32, 0 for no text; None: the row has none.
-        first: which text of an example the first one is; 0: a.
+        first: index of the first one among the texts of an example; 0: a.
     """
 
     view: View
@@ -111,7 +111,7 @@ class TextForm(Configurable):
         """Pools all texts, [N S, G] float32, each without the others.
 
         Args:
-            batch: of the step.
+            batch: input of the step.
             texts: all texts of a view.
             encoded: their states, [B, T, D], or at `texts.places`.
         """
@@ -123,9 +123,9 @@ class TextForm(Configurable):
         """Computes the compared form of texts.
 
         Args:
-            batch, texts: as of `pooled`.
+            batch, texts: arguments of `pooled`.
             pooled: [N, S, G].
-            norm: as of `norm`; None: that of the texts.
+            norm: result of `norm`; None: that of the texts.
 
         Returns:
             [N, S, F] float32.
@@ -152,8 +152,8 @@ class TextForm(Configurable):
         By the dot product, unless a critic overrides it.
 
         Args:
-            a, b: as of `part`.
-            width: of the parts; None: they are whole.
+            a, b: results of `part`.
+            width: numbers of a part; None: they are whole.
             key: None runs plain operations.
         """
         del width, key
@@ -180,7 +180,7 @@ class TextForm(Configurable):
             sides: queries and passages [N, F], of which one is compared.
             states: [M, F], the candidates.
             are_passages: whether candidates are passages, not queries.
-            width, key: as of `scores`.
+            width, key: arguments of `scores`.
         """
         if are_passages:
             return self.scores(sides[0], states, width, key)
@@ -205,8 +205,8 @@ class TextForm(Configurable):
         `queue_scores`.
 
         Args:
-            temperature: that divides scores.
-            width: as of `scores`.
+            temperature: divisor of scores.
+            width: argument of `scores`.
         """
         del temperature, width
         return {}
@@ -233,8 +233,8 @@ class TextForm(Configurable):
         """Adds regularisers and `more`; most critics have none.
 
         Args:
-            batch: of the step.
-            outcome: of the row.
+            batch: input of the step.
+            outcome: result of the row.
             sides: forms [N, s, F] of queries, and which are real, [N, s]
                 float32; and of passages.
         """

@@ -89,7 +89,7 @@ class LateCritic(Critic):
 
     Attributes:
         lengths: tokens of an a and of a b at most; 0: of any length.
-        counts: which tokens of a vocabulary count in b, [V] bool.
+        counts: flags of the tokens of a vocabulary that count in b, [V] bool.
     """
 
     name = LATE
@@ -403,8 +403,8 @@ class LateVectors(RoleMethods):
         """Pads queries with [MASK] to `query_length`, if the model does.
 
         Args:
-            ids, lengths: as of `States.format_role`.
-            role: in config.ROLES.
+            ids, lengths: results of `States.format_role`.
+            role: name in config.ROLES.
 
         Returns:
             ids, lengths and `hidden`, as `vectors` takes them.
@@ -430,8 +430,9 @@ class LateVectors(RoleMethods):
         """Computes the vectors of tokens; graph or eager, any shape.
 
         Args:
-            ids, lengths, hidden: as in `States.__call__`, as of `expanded`.
-            role: in config.ROLES; passages leave out `LateConfig.skip`.
+            ids, lengths, hidden: arguments of `States.__call__`, results of
+                `expanded`.
+            role: name in config.ROLES; passages leave out `LateConfig.skip`.
 
         Returns:
             [B, t, W] float32 of length 1, of the tokens that have a vector, in
@@ -511,8 +512,9 @@ class LateVectors(RoleMethods):
             role: 'query' or 'passage', which decides on the prompt, on the
                 longest text, on [MASK] after a text, and on tokens without a
                 vector.
-            batch_size, progress: as of `Vectors.encode`.
-            dims: how many first numbers of a vector to return, of length 1.
+            batch_size, progress: arguments of `Vectors.encode`.
+            dims: number of first numbers of a vector to return, of length 1;
+                None: all.
 
         Returns:
             n arrays [t, W] float32 of vectors of length 1, or [t, dims].

@@ -28,7 +28,7 @@ class LearnedCosine(Cosine):
 
     Attributes:
         pooling_kernel: w, [D].
-        word_embeddings, word_kernel: with `words`, e [V, W] and w' [W].
+        word_embeddings, word_kernel: e [V, W] and w' [W], with `words`.
     """
 
     words: int = setting(

@@ -62,6 +62,7 @@ BIASES = {
     'qkv': ('qkv',),
     'all': ('norms', 'qkv', 'outputs'),
 }
+EPSILON = 1e-6  # of norms of queries and keys, unless a block has another
 CHUNKS = 4  # with fewer, a mask over all scores is as fast
 _NOWHERE = -(1 << 30)  # the block of keys beyond a sequence
 
@@ -325,7 +326,11 @@ class Queries:
 
 
 class RotaryAttention(Layer):
-    """Self-attention with queries and keys rotated by position."""
+    """Self-attention with queries and keys rotated by position.
+
+    Attributes:
+        epsilon: epsilon of the norms of queries and keys.
+    """
 
     def __init__(
         self,
@@ -337,7 +342,6 @@ class RotaryAttention(Layer):
         head_width: int | None = None,
         query_scalar: float | None = None,
         qk_norm: bool = False,
-        norm_epsilon: float = 1e-6,
         biased: bool = False,
         dtype: Any = None,
     ):
@@ -351,7 +355,6 @@ class RotaryAttention(Layer):
             head_width: E, even; None: D / H.
             query_scalar: number whose root divides scores; None: E.
             qk_norm: whether queries and keys have RMS norms, over each head.
-            norm_epsilon: epsilon of these norms.
             biased: whether queries, keys and values have biases.
         """
         super().__init__(dtype=dtype, name='attention')
@@ -373,7 +376,7 @@ class RotaryAttention(Layer):
         self.kv_heads = kv_heads or heads
         self.head_width = head_width or width // heads
         self.root = 1.0 / math.sqrt(query_scalar or self.head_width)
-        self.qk_norm, self.epsilon = qk_norm, norm_epsilon
+        self.qk_norm, self.epsilon = qk_norm, EPSILON
         self.biased = biased
 
     def build(self) -> None:
@@ -551,10 +554,8 @@ class RotaryBlock(Sized):
             **more: further arguments of `Sized` and of `RotaryAttention`.
         """
         biased = BIASES[biases]
-        # The epsilon of all norms, which is the last of the sizes.
-        super().__init__(
-            *sizes, norm_epsilon=sizes[-1], biased='qkv' in biased, **more
-        )
+        super().__init__(*sizes, biased='qkv' in biased, **more)
+        self.attention.epsilon = self.epsilon
         self.rms, self.norms = norm == RMS, norms
         self.biased_norms = 'norms' in biased and not self.rms
         self.biased_outputs = 'outputs' in biased

@@ -27,7 +27,7 @@ class Cuts(NamedTuple):
     Attributes:
         text: A [SEP] B, C tokens; the label is 1 where B is a cut of another
             text.
-        masking: of both.
+        masking: masked tokens of both.
     """
 
     text: Pairs
@@ -50,9 +50,9 @@ def cut(
 
     Args:
         text: windows.
-        random: of the draw.
+        random: generator of the draw.
         masking: a name in MASKINGS.
-        share: of the tokens, to mask.
+        share: share of the tokens to mask.
         strangers: share of texts whose B is of another text; 0 in a batch of
             one text.
     """

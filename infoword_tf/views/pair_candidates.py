@@ -29,8 +29,8 @@ class Joining(NamedTuple):
 
     Attributes:
         length: tokens of both, special ones included, at most.
-        between: how many [SEP] are between them.
-        segment: of the second text, and of what follows.
+        between: number of [SEP] between them.
+        segment: number of the segment of the second text, and of what follows.
     """
 
     length: int

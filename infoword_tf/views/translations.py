@@ -77,7 +77,7 @@ class Translated(NamedTuple):
 
     Attributes:
         pairs: texts in the drawn order.
-        masking: of both texts.
+        masking: masked tokens of both texts.
         restart: whether positions of second texts restart.
     """
 
@@ -120,7 +120,7 @@ def joined_pairs(
     """Joins two texts, one after another, with room for T - 2 tokens.
 
     Args:
-        text: of the batch.
+        text: texts of the batch.
         first, second: [m] numbers of pairs, and the side of each.
         slots: [S, J] bool, as of `Pairs`.
     """
@@ -165,10 +165,10 @@ def translate(
 
     Args:
         text: pairs.
-        random: of the draw.
+        random: generator of the draw.
         masking: a name in MASKINGS.
         restart: setting of the view.
-        share: of the tokens, to mask.
+        share: share of the tokens to mask.
     """
     # In the order of the sequences.
     filled = text.slots >= 0
@@ -225,9 +225,9 @@ def cross(
 
     Args:
         text: pairs, of which 2 i and 2 i + 1 are crossed.
-        random: of the draw.
+        random: generator of the draw.
         masking: a name in MASKINGS; None: nothing is masked.
-        share: of the tokens, to mask.
+        share: share of the tokens to mask.
     """
     m = len(text.numbers) // 2
     first = 2 * np.arange(m)
