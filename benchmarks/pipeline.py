@@ -198,7 +198,7 @@ def run(choices: PipelineChoices, chosen: Mapping[str, Any]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             turns.serve(lambda: contestant(choices, pathlib.Path(folder) / 'x'))
         return
-    from infoword_tf.views.masking import MASKINGS
+    from infoword_tf.views.masked import MASKINGS
 
     names = {
         TRAINING: f'training bert_nce, {choices.size}',

@@ -16,7 +16,7 @@ from infoword_tf import errors
 from infoword_tf.sizes import SIZES
 from infoword_tf.views import Specials, View, generator
 from infoword_tf.views.cloze import Documents
-from infoword_tf.views.masking import Pairs, Windows, budget
+from infoword_tf.views.masked import Pairs, Windows, budget
 from infoword_tf.views.streams import Streams
 
 SEED, POSITIONS = 0, 512
@@ -354,7 +354,7 @@ class Work:
             ValueError: the row has no `products`.
         """
         from infoword_tf.objectives import TABLE
-        from infoword_tf.objectives.row import Scoring
+        from infoword_tf.objectives.objective import Scoring
 
         products = TABLE[row].products
         if products is None:

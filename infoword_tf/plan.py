@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from infoword_tf.errors import InputError
 from infoword_tf.objectives import TABLE, decided
 from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
-from infoword_tf.views.masking import MASKED_SHARE, MASKINGS
+from infoword_tf.views.masked import MASKED_SHARE, MASKINGS
 
 # The input of a source; other sources read a corpus.
 _INPUTS = {
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
     Attributes:
         views: views by name.
-        masking: name in views.masking.MASKINGS; None: nothing is masked.
+        masking: name in views.masked.MASKINGS; None: nothing is masked.
         mask_share: masked share of the tokens; None: nothing is masked.
     """
 
@@ -117,7 +117,7 @@ def make_plan(
     Args:
         rows: settings by row.
         length: T, tokens of a sequence.
-        masking: name in views.masking.MASKINGS; None: what the rows require,
+        masking: name in views.masked.MASKINGS; None: what the rows require,
             else 'tokens'.
         mask_share: masked share of the tokens; None: 0.15.
 

@@ -8,11 +8,11 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.objectives import SUMS, TABLE, parse
-from infoword_tf.objectives.row import ANSWERS
+from infoword_tf.objectives.objective import ANSWERS
 from infoword_tf.plan import SourceSpec, make_plan
 from infoword_tf.resolve import answering
 from infoword_tf.views import VIEWS, Reads
-from infoword_tf.views.masking import MASKINGS
+from infoword_tf.views.masked import MASKINGS
 from infoword_tf.views.permuted import ORDERS, permutation
 from tests import zoo
 from tests.refused import refused

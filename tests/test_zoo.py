@@ -7,7 +7,7 @@ from infoword_tf import views
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE, parse
 from infoword_tf.objectives.dim import CRITICS
-from infoword_tf.views.masking import MASKINGS
+from infoword_tf.views.masked import MASKINGS
 from infoword_tf.views.permuted import ORDERS
 from infoword_tf.views.sentences import OF_PAIRS
 from tests import zoo

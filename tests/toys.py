@@ -38,10 +38,12 @@ def among_others(batch, a, b, scale=10.0):
     everyone = batch.replicas.gather(b)  # [M, D]
     inside = ops.equal(batch.replicas.gather(sequences), sequences[:, None])
     return infonce.contrast(
-        scale * ops.sum(a * b, axis=1),
-        scale * ops.matmul(a, ops.transpose(everyone)),
-        ops.cast(ops.logical_not(inside), 'float32'),
-        inside,
+        infonce.Comparison(
+            scale * ops.sum(a * b, axis=1),
+            scale * ops.matmul(a, ops.transpose(everyone)),
+            ops.cast(ops.logical_not(inside), 'float32'),
+            inside,
+        ),
         ops.ones_like(a[:, 0]),
         drop_identical=False,
     )
@@ -87,10 +89,14 @@ class FirstWord(Objective):
         a = ops.cast(batch.states(self.row)[:, 0], 'float32')
         targets = view.targets[self.row][:, 0]
         return infonce.contrast(
-            ops.sum(a * self.encoder.lookup(targets), axis=1),
-            ops.matmul(a, ops.transpose(self.encoder.lookup(candidates.ids))),
-            candidates.others(view.sequences),
-            ops.equal(candidates.ids[None, :], targets[:, None]),
+            infonce.Comparison(
+                ops.sum(a * self.encoder.lookup(targets), axis=1),
+                ops.matmul(
+                    a, ops.transpose(self.encoder.lookup(candidates.ids))
+                ),
+                candidates.others(view.sequences),
+                ops.equal(candidates.ids[None, :], targets[:, None]),
+            ),
             view.weights[self.row][:, 0],
             drop_identical=True,
         )
@@ -138,11 +144,15 @@ class Twice(Objective):
         view = batch.views['masked']
         texts = text_ids(view.ids, ops.ones_like(view.ids, 'bool'))
         return infonce.contrast(
-            self.SCALE * ops.sum(a * b, axis=1),
-            self.SCALE * ops.matmul(a, ops.transpose(candidates.states)),
-            # What is queued is in the loss alone.
-            candidates.others(view.sequences, candidates.sequences[None] >= 0),
-            ops.equal(candidates.ids[None, :], texts[:, None]),
+            infonce.Comparison(
+                self.SCALE * ops.sum(a * b, axis=1),
+                self.SCALE * ops.matmul(a, ops.transpose(candidates.states)),
+                # What is queued is in the loss alone.
+                candidates.others(
+                    view.sequences, candidates.sequences[None] >= 0
+                ),
+                ops.equal(candidates.ids[None, :], texts[:, None]),
+            ),
             ops.ones_like(a[:, 0]),
             drop_identical=True,
             trained=candidates.others(view.sequences),

@@ -49,7 +49,7 @@ from infoword_tf.training import loop, optim
 from infoword_tf.training.state import State
 from infoword_tf.views.cloze import Documents
 from infoword_tf.views.examples import Labelled
-from infoword_tf.views.masking import Pairs, Windows
+from infoword_tf.views.masked import Pairs, Windows
 from infoword_tf.views.pair_candidates import Joining
 from infoword_tf.views.streams import Streams
 from infoword_tf.views.translations import Translations

@@ -20,7 +20,7 @@ from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
 from infoword_tf.layers.dense import Dense
-from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
+from infoword_tf.layers.pooling import LAYER_MEANS, of_texts, pool, unit
 from infoword_tf.layers.projector import Projector
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
@@ -108,7 +108,7 @@ class SentenceCosine(Cosine):
         CLS,
         'How states become a vector: [CLS], or the mean over the last layer, '
         'over the first and the last, or over the last two.',
-        choices=(CLS, MEAN, *(name for name in LAYERS if name != 'mix')),
+        choices=(CLS, MEAN, *LAYER_MEANS),
         needs=('critic', COSINE),
     )
     head: str = setting(
@@ -153,7 +153,7 @@ class SentenceCosine(Cosine):
         return Reads(
             'example' if pooling == CLS else 'text',
             encoders=() if _cuts(settings) else ('encoder',),
-            layers=pooling in LAYERS,
+            layers=pooling in LAYER_MEANS,
         )
 
     @classmethod
@@ -171,7 +171,8 @@ class SentenceCosine(Cosine):
 
     def build(self) -> None:
         """Makes the head that training alone has."""
-        self.train_head, width = None, self.row.encoder.width
+        self.train_head: Dense | Projector | None = None
+        width = self.row.encoder.width
         if self.head == IN_TRAINING:
             self.train_head = Dense(width, width, 'tanh', name='head')
         elif self.head == PROJECTOR:
@@ -241,7 +242,7 @@ class SentenceCosine(Cosine):
             ),
             name=name,
             places=view.places[self.row.row] if self.pooling == CLS else None,
-            all_layers=self.pooling in LAYERS,
+            all_layers=self.pooling in LAYER_MEANS,
         )
 
     def cut_mask(self, batch: Any, view: View) -> Tensor:
@@ -277,11 +278,11 @@ class SentenceCosine(Cosine):
         if self.pooling == CLS:
             states = ops.cast(encoded.states, 'float32')  # [B, J S, D]
             return ops.reshape(states, (-1, states.shape[-1]))
-        real = of_texts(texts.view.block_ids, texts.count)
+        real = of_texts(texts.view.block_ids, texts.slots)
         if self.pooling == MEAN:
             return pool(encoded.states, real)
-        at = LAYERS[self.pooling]
-        return sum(pool(encoded.layers[i], real) for i in at) / len(at)
+        at = LAYER_MEANS[self.pooling]
+        return sum(pool(encoded.layer(i), real) for i in at) / len(at)
 
     def _exported(self, vectors: Tensor) -> Tensor:
         """Applies the exported dense layers: [..., D] -> [n, E]."""
@@ -294,14 +295,17 @@ class SentenceCosine(Cosine):
         self, batch: Any, x: Tensor, texts: Compared, norm: Any = None
     ) -> tuple[Tensor, Any]:
         """Applies the head to exported [n, E]; also returns moments."""
+        head = self.train_head
+        if head is None:
+            return x, None
         if self.normed:
-            return self.train_head(
+            return head(
                 ops.cast(x, 'float32'),
                 ops.reshape(texts.weights, (-1,)),
                 gather=batch.replicas.gather,
                 moments=norm,
             )
-        return (self.train_head(x) if self.train_head else x), None
+        return head(x), None
 
     def projected(
         self, batch: Any, texts: Compared, pooled: Tensor, norm: Any = None

@@ -10,7 +10,7 @@ is.
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -28,8 +28,8 @@ class Start(NamedTuple):
         width: D.
         sides: settings of the two sides of pairs; {}: no pairs are read.
         blanks: settings of the rows of --init that fill masks.
-        activation: of their output transform; None: the encoder's, or no
-            transform.
+        activation: activation of their output transform; None: the encoder's,
+            or no transform.
     """
 
     config: Config | None = None
@@ -53,27 +53,48 @@ class HeadConfig:
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
 
+class RoleMethods:
+    """The base of methods of a loaded model, see `Critic.answer`.
+
+    `RolePredictor` has what is named here, and is not imported before a model
+    is loaded, since TensorFlow comes with it.
+
+    Attributes:
+        workdir: model, tokenizer and config.
+        states: ids to states.
+        config: config of the workdir.
+    """
+
+    workdir: Any
+    states: Any
+    config: Config
+    _arrays: Callable[..., list[np.ndarray]]
+    _arrays_of: Callable[..., list[np.ndarray]]
+
+
 class Critic(TextForm):
     """A way to compare two texts.
 
     Attributes:
-        name: as in CRITICS, and of the layer of its head.
-        help: what is compared, for --help; `{a}` and `{b}` stand for the texts.
+        name: name in CRITICS, and of the layer of its head.
+        help: text for --help about what is compared; `{a}` and `{b}` stand for
+            the texts.
         head_config: the class of its entry in config.json; None: it has no
             head.
-        usual_temperature: what its scores are divided by, unless a run says so.
+        usual_temperature: divisor of its scores, unless a run has another.
         of_pairs: whether it encodes both texts at once; no text has a form of
             its own then, and the instance has `pair_scores` alone.
         has_vector: whether a text is one vector, which further rows may read
             (`SentenceCosine.projected`).
         lacks: settings of rows that are not for it, by name; the values that
             are not, or (): none is.
-        described: what has no place in a public folder without it.
-        signature: of an export, which encodes texts of the role passage, or
-            scores pairs.
+        described: words for what a public folder without it has no place for.
+        signature: name of the one of an export that encodes texts of the role
+            passage, or scores pairs.
         has_dims: whether the first numbers of vectors may be compared alone.
         compares_few: whether a search compares so much that it is of few texts.
-        card: how texts are compared, for the card of an export; '': by vectors.
+        card: text for the card of an export about how texts are compared; '':
+            by vectors.
     """
 
     name: ClassVar[str]
@@ -94,7 +115,9 @@ class Critic(TextForm):
     @classmethod
     def of(cls, config: Config | None) -> Any:
         """Returns the entry in a config; None: the model has no head."""
-        values = None if config is None else config.critics.get(cls.name)
+        if config is None or cls.head_config is None:
+            return None
+        values = config.critics.get(cls.name)
         return None if values is None else cls.head_config.parse(values)
 
     @classmethod
@@ -102,8 +125,8 @@ class Critic(TextForm):
         """Decides the entry of a run; only of critics with a head.
 
         Args:
-            chosen: what `vector` calls `head`.
-            start: what else is known.
+            chosen: settings that `vector` calls `head`.
+            start: all else that is known.
         """
         raise NotImplementedError
 
@@ -114,9 +137,10 @@ class Critic(TextForm):
         """Makes the layer of an entry, called `name`, unbuilt.
 
         Args:
-            entry: as of `decide`.
-            encoder: whose states it reads, and whose weights are not its own.
-            specials: of the vocabulary.
+            entry: result of `decide`.
+            encoder: source of the states that it reads, whose weights are not
+                its own.
+            specials: properties of the vocabulary.
             dtype: Keras dtype policy.
         """
         raise NotImplementedError
@@ -133,21 +157,22 @@ class Critic(TextForm):
         Where --init has no such head.
 
         Args:
-            rows: of --init, by name.
+            rows: rows of --init, by name.
         """
         del rows
+        return None
 
     # ------------------------------------------------------ of a loaded model
 
     @classmethod
-    def answer(cls) -> type | None:
+    def answer(cls) -> type[RoleMethods] | None:
         """Returns the methods by which a loaded model encodes texts.
 
-        A class without a base, which inference/loaded.py joins with
-        `RolePredictor`: `head`, `entries`, `most_texts`, `width` of an entry,
-        `outputs` of a signature, `encode` and `encode_tokenized`. None: texts
-        are vectors, or pairs.
+        inference/loaded.py joins the class with `RolePredictor`: `head`,
+        `entries`, `most_texts`, `width` of an entry, `outputs` of a signature,
+        `encode` and `encode_tokenized`. None: texts are vectors, or pairs.
         """
+        return None
 
     @classmethod
     def width_in(cls, loaded: Any) -> int:
@@ -168,7 +193,7 @@ class Critic(TextForm):
         Args:
             loaded: an inference.loaded.Loaded.
             texts: strings in a list, or as `tokenize` returns.
-            role: in config.ROLES; None: the default.
+            role: name in config.ROLES; None: the default.
             settings: arguments of `encode` of vectors, or of `answer`.
 
         Returns:
@@ -184,9 +209,9 @@ class Critic(TextForm):
         """Names the signature of an export that encodes texts of a role.
 
         Args:
-            config: of the export.
-            role: in config.ROLES.
-            folder: for errors.
+            config: config of the export.
+            role: name in config.ROLES.
+            folder: name for errors.
         """
         del config, folder
         return cls.signature + ('_query' if role == 'query' else '')
@@ -199,9 +224,9 @@ class Critic(TextForm):
         """Joins outputs of the signature: texts as of texts.py.
 
         Args:
-            outputs: of batches, by name.
-            config: of the export.
-            role: of the texts.
+            outputs: outputs of batches, by name.
+            config: config of the export.
+            role: role of the texts.
         """
         raise NotImplementedError
 
@@ -211,6 +236,7 @@ class Critic(TextForm):
     def takes_head(cls, entry: Any) -> str | None:
         """Names the head of weights/heads.py that is read."""
         del entry
+        return None
 
     @classmethod
     def with_head(
@@ -219,7 +245,7 @@ class Critic(TextForm):
         """Returns the entry with the values of a public head.
 
         Args:
-            entry: as of `takes_head`.
+            entry: argument of `takes_head`.
             has_weights: whether it has more than the encoder's.
             settings: those of a row with that head.
         """
@@ -232,6 +258,7 @@ class Critic(TextForm):
         With settings as of a row; None: public formats do not know it.
         """
         del entry
+        return None
 
     @classmethod
     def check_public(
@@ -245,9 +272,9 @@ class Critic(TextForm):
         """Raises ValueError where a public model compares otherwise.
 
         Args:
-            entry: of the critic.
-            where: for errors.
-            arguments: of the encoder.
+            entry: entry of the critic.
+            where: name for errors.
+            arguments: those of the encoder.
             vectors: the `VectorSettings`.
             first: whether the first state of a text is pooled.
         """

@@ -21,15 +21,15 @@ class Compared(NamedTuple):
 
     Attributes:
         view: all texts, by sequence.
-        count: J S.
+        slots: J S.
         places: [B, J S] int32, where each text begins; None: the row reads all
             states of `Critic.reads`.
         weights: [N, S] float32, 0 for no text; None: the row has none.
-        first: which text of an example the first one is; 0: a.
+        first: index of the first one among the texts of an example; 0: a.
     """
 
     view: View
-    count: int
+    slots: int
     places: Tensor | None = None
     weights: Tensor | None = None
     first: int = 0
@@ -42,7 +42,6 @@ class TextForm(Configurable):
         more: names of further measures of held-out text.
         symmetric: whether the scores of a batch of a with itself serve both
             directions; False where another product costs as little.
-        normed: whether the form of a text depends on others of the batch.
         prefixes: further widths of a form, which the loss counts too.
         row: the objective that compares; it owns the weights.
         layer: the head, which the model owns.
@@ -50,7 +49,6 @@ class TextForm(Configurable):
 
     more: ClassVar[tuple[str, ...]] = ()
     symmetric: ClassVar[bool] = True
-    normed: bool = False
     prefixes: Sequence[int] = ()
 
     def __init__(self, row: Any, chosen: Mapping[str, Any]):
@@ -58,6 +56,11 @@ class TextForm(Configurable):
         self.set_values(chosen)
         self.row = row
         self.layer: Any = None
+
+    @property
+    def normed(self) -> bool:
+        """True if the form of a text depends on others of the batch."""
+        return False
 
     def build(self) -> None:
         """Makes weights of training, which are of the row."""
@@ -108,7 +111,7 @@ class TextForm(Configurable):
         """Pools all texts, [N S, G] float32, each without the others.
 
         Args:
-            batch: of the step.
+            batch: input of the step.
             texts: all texts of a view.
             encoded: their states, [B, T, D], or at `texts.places`.
         """
@@ -120,9 +123,9 @@ class TextForm(Configurable):
         """Computes the compared form of texts.
 
         Args:
-            batch, texts: as of `pooled`.
+            batch, texts: arguments of `pooled`.
             pooled: [N, S, G].
-            norm: as of `norm`; None: that of the texts.
+            norm: result of `norm`; None: that of the texts.
 
         Returns:
             [N, S, F] float32.
@@ -149,8 +152,8 @@ class TextForm(Configurable):
         By the dot product, unless a critic overrides it.
 
         Args:
-            a, b: as of `part`.
-            width: of the parts; None: they are whole.
+            a, b: results of `part`.
+            width: numbers of a part; None: they are whole.
             key: None runs plain operations.
         """
         del width, key
@@ -177,11 +180,18 @@ class TextForm(Configurable):
             sides: queries and passages [N, F], of which one is compared.
             states: [M, F], the candidates.
             are_passages: whether candidates are passages, not queries.
-            width, key: as of `scores`.
+            width, key: arguments of `scores`.
         """
         if are_passages:
             return self.scores(sides[0], states, width, key)
         return ops.transpose(self.scores(states, sides[1], width, key))
+
+    def pair_scores(self, batch: Any, states: Tensor) -> Tensor:
+        """Scores pairs that are encoded as one: [N, M, D] -> [N, M] float32.
+
+        Only of critics `of_pairs`, which have nothing else of this class.
+        """
+        raise NotImplementedError
 
     @property
     def scale(self) -> Tensor | None:
@@ -195,8 +205,8 @@ class TextForm(Configurable):
         `queue_scores`.
 
         Args:
-            temperature: that divides scores.
-            width: as of `scores`.
+            temperature: divisor of scores.
+            width: argument of `scores`.
         """
         del temperature, width
         return {}
@@ -223,8 +233,8 @@ class TextForm(Configurable):
         """Adds regularisers and `more`; most critics have none.
 
         Args:
-            batch: of the step.
-            outcome: of the row.
+            batch: input of the step.
+            outcome: result of the row.
             sides: forms [N, s, F] of queries, and which are real, [N, s]
                 float32; and of passages.
         """

@@ -19,7 +19,12 @@ from typing import Any, Self
 import numpy as np
 
 from infoword_tf.config import Config, DenseConfig
-from infoword_tf.critics.critic import Critic, HeadConfig, Start
+from infoword_tf.critics.critic import (
+    Critic,
+    HeadConfig,
+    RoleMethods,
+    Start,
+)
 from infoword_tf.critics.form import Compared
 from infoword_tf.critics.texts import Tokens, averaged
 from infoword_tf.errors import InputError
@@ -84,7 +89,7 @@ class LateCritic(Critic):
 
     Attributes:
         lengths: tokens of an a and of a b at most; 0: of any length.
-        counts: which tokens of a vocabulary count in b, [V] bool.
+        counts: flags of the tokens of a vocabulary that count in b, [V] bool.
     """
 
     name = LATE
@@ -148,8 +153,8 @@ class LateCritic(Critic):
         for number, layer in enumerate(entry.dense):
             dense.append(
                 Dense(
-                    width, layer.width, layer.activation, layer.bias,
-                    f'{LATE}_{number}',
+                    width, layer.width, layer.activation,
+                    bias=layer.bias, name=f'{LATE}_{number}',
                 )
             )  # fmt: skip
             width = layer.width
@@ -266,7 +271,7 @@ class LateCritic(Critic):
         at, _ = self._places(texts)
         vectors = take(self.layer.projected(encoded.states), at)
         # [B, J S L, W] by text
-        size = at.shape[1] // texts.count * vectors.shape[2]
+        size = at.shape[1] // texts.slots * vectors.shape[2]
         return ops.reshape(vectors, (-1, size))
 
     def finished(
@@ -277,7 +282,7 @@ class LateCritic(Critic):
         count, first = pooled.shape[1], texts.first
         at, real = self._places(texts)
         ids = ops.take_along_axis(texts.view.ids, at, axis=1)
-        length = at.shape[1] // texts.count
+        length = at.shape[1] // texts.slots
         real, ids = (ops.reshape(x, (-1, count, length)) for x in (real, ids))
         if not self.layer.first:
             real = real & (ops.arange(length) > 0)
@@ -296,7 +301,8 @@ class LateCritic(Critic):
         Returns:
             [B, J S L] int32, and bool.
         """
-        view, places, count = texts.view, texts.places, texts.count
+        view, places, count = texts.view, texts.places, texts.slots
+        assert places is not None, '`Critic.reads` names places'
         width = view.ids.shape[1]
         longest = max(min(x or width, width) for x in self.lengths)  # L
         at = places[:, :, None] + ops.arange(longest, dtype='int32')
@@ -360,7 +366,7 @@ class LateCritic(Critic):
         return ops.maximum(counts, 1.0)
 
 
-class LateVectors:
+class LateVectors(RoleMethods):
     """The vectors that a workdir gives the tokens of texts.
 
     Methods of a `RolePredictor`, see `Critic.answer`.
@@ -397,8 +403,8 @@ class LateVectors:
         """Pads queries with [MASK] to `query_length`, if the model does.
 
         Args:
-            ids, lengths: as of `States.format_role`.
-            role: in config.ROLES.
+            ids, lengths: results of `States.format_role`.
+            role: name in config.ROLES.
 
         Returns:
             ids, lengths and `hidden`, as `vectors` takes them.
@@ -424,8 +430,9 @@ class LateVectors:
         """Computes the vectors of tokens; graph or eager, any shape.
 
         Args:
-            ids, lengths, hidden: as in `States.__call__`, as of `expanded`.
-            role: in config.ROLES; passages leave out `LateConfig.skip`.
+            ids, lengths, hidden: arguments of `States.__call__`, results of
+                `expanded`.
+            role: name in config.ROLES; passages leave out `LateConfig.skip`.
 
         Returns:
             [B, t, W] float32 of length 1, of the tokens that have a vector, in
@@ -488,7 +495,7 @@ class LateVectors:
 
     def encode(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | bytes],
         role: str = 'passage',
         batch_size: int = 8,
         progress: bool = True,
@@ -505,8 +512,9 @@ class LateVectors:
             role: 'query' or 'passage', which decides on the prompt, on the
                 longest text, on [MASK] after a text, and on tokens without a
                 vector.
-            batch_size, progress: as of `Vectors.encode`.
-            dims: how many first numbers of a vector to return, of length 1.
+            batch_size, progress: arguments of `Vectors.encode`.
+            dims: number of first numbers of a vector to return, of length 1;
+                None: all.
 
         Returns:
             n arrays [t, W] float32 of vectors of length 1, or [t, dims].

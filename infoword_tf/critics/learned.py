@@ -28,7 +28,7 @@ class LearnedCosine(Cosine):
 
     Attributes:
         pooling_kernel: w, [D].
-        word_embeddings, word_kernel: with `words`, e [V, W] and w' [W].
+        word_embeddings, word_kernel: e [V, W] and w' [W], with `words`.
     """
 
     words: int = setting(
@@ -110,7 +110,7 @@ class LearnedCosine(Cosine):
     def pooled(self, batch: Any, texts: Compared, encoded: Any) -> Tensor:
         """Computes [N, D + W] of length 1."""
         view = texts.view
-        real = of_texts(view.block_ids, texts.count)
+        real = of_texts(view.block_ids, texts.slots)
         return unit(
             self.text_vectors(
                 view.ids, real, encoded.states, batch.statistics.training

@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 
 from infoword_tf.config import Config
-from infoword_tf.critics.critic import Critic, HeadConfig, Start
+from infoword_tf.critics.critic import (
+    Critic,
+    HeadConfig,
+    RoleMethods,
+    Start,
+)
 from infoword_tf.critics.form import Compared
 from infoword_tf.critics.texts import Tokens
 from infoword_tf.errors import InputError
@@ -41,11 +46,12 @@ class LexicalConfig(HeadConfig):
     """Weights of the vocabulary for a text, compared by a dot product.
 
     Attributes:
-        head: in layers.lexical.HEADS, what scores a token of a text.
+        head: name in layers.lexical.HEADS of what scores a token of a text.
         transform: whether states go through BERT's output transform.
-        transform_activation: in layers.pointwise.FORMS; None: the encoder's.
-        activation: in layers.lexical.ACTIVATIONS, of the largest scores.
-        top_k: how many weights of a text stay, the largest; None: all.
+        transform_activation: name in layers.pointwise.FORMS; None: the
+            encoder's.
+        activation: name in layers.lexical.ACTIVATIONS, of the largest scores.
+        top_k: number of weights of a text that stay, the largest; None: all.
     """
 
     head: str = VOCABULARY
@@ -216,8 +222,8 @@ class LexicalCritic(Critic):
         """Computes the largest scores of all texts, [N S, V] float32."""
         view = texts.view
         return self.layer.highest(
-            encoded.states, view.ids, view.block_ids, texts.count,
-            batch.fused_key,
+            encoded.states, view.ids, view.block_ids, texts.slots,
+            key=batch.fused_key,
         )  # fmt: skip
 
     def finished(
@@ -290,7 +296,7 @@ def flops(weights: Tensor, counts: Tensor) -> Tensor:
     return ops.sum(ops.square(mean))
 
 
-class LexicalWeights:
+class LexicalWeights(RoleMethods):
     """The weights that a workdir gives the vocabulary for texts.
 
     Methods of a `RolePredictor`, see `Critic.answer`.
@@ -323,7 +329,7 @@ class LexicalWeights:
         """Computes the weights of the vocabulary; graph or eager, any shape.
 
         Args:
-            ids, lengths, hidden: as in `States.__call__`.
+            ids, lengths, hidden: arguments of `States.__call__`.
 
         Returns:
             [B, V] float32, at least 0; 0 for a text without tokens of its own.
@@ -396,7 +402,7 @@ class LexicalWeights:
 
     def encode(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | bytes],
         role: str = 'passage',
         batch_size: int = 8,
         progress: bool = True,
@@ -410,7 +416,7 @@ class LexicalWeights:
             texts: n strings (or bytes, UTF-8).
             role: 'query' or 'passage', which decides on the prompt and on the
                 longest text.
-            batch_size, progress: as of `Vectors.encode`.
+            batch_size, progress: arguments of `Vectors.encode`.
 
         Returns:
             float32 [n, V]; a text without tokens has no weight.
@@ -448,7 +454,7 @@ class LexicalWeights:
         Args and errors as of `encode`, and:
 
         Args:
-            top_k: of a text at most; None: all.
+            top_k: number of tokens of a text at most; None: all.
         """
         return [
             [(self.spelled[int(i)], float(w)) for w, i in text[:top_k]]

@@ -35,7 +35,7 @@ from infoword_tf import errors
 from infoword_tf.data import store as stores
 from infoword_tf.data.passages import count_sentences
 from infoword_tf.data.source import Source, visited
-from infoword_tf.views.masking import Pairs
+from infoword_tf.views.masked import Pairs
 
 SHORT_SHARE = 0.1  # of the pairs are shorter than the room
 RANDOM_SHARE = 0.5  # of `pairs`

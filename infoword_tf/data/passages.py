@@ -13,7 +13,7 @@ from infoword_tf import errors
 from infoword_tf.data import store as stores
 from infoword_tf.data.source import Source, items_of, visited
 from infoword_tf.views.cloze import Documents, cloze, passage_sizes
-from infoword_tf.views.packed import fewest_sequences
+from infoword_tf.views.masked import fewest_sequences
 
 SAMPLE = 64  # batches from which the number of sequences is decided
 

@@ -5,7 +5,7 @@ import numpy as np
 from infoword_tf import errors
 from infoword_tf.data import store as stores
 from infoword_tf.data.source import Source, items_of, visited
-from infoword_tf.views.masking import Windows
+from infoword_tf.views.masked import Windows
 
 _LOOK_BACK = 64  # tokens; longer words (rules of dashes) are walked back
 

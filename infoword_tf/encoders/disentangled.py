@@ -60,7 +60,7 @@ class DisentangledTransformer(Stack):
             )
         self.inner_width = self.inner_width or 4 * self.width
         self.blocks = blocks_of(
-            self, self.layers, DisentangledBlock, self, 'layer'
+            self, self.layers, DisentangledBlock, layer=self, name='layer'
         )
 
     def build(self) -> None:
@@ -104,8 +104,8 @@ class DisentangledTransformer(Stack):
         )
         allowed = self.attention_mask(inputs, None, key)
         return self.run_blocks(
-            x, length, places, key, all_layers,
-            lambda number, at: {
+            x, length, places, key, all_layers=all_layers,
+            arguments_of=lambda number, at: {
                 'allowed': allowed,
                 'distances': dataclasses.replace(distances, places=at),
             },

@@ -56,7 +56,7 @@ def spelled(
     alone, which it has read once by then.
 
     Args:
-        specials: of the vocabulary.
+        specials: properties of the vocabulary.
         longest: characters of a token, with marks.
         reach: characters of the longest filter.
     """
@@ -114,8 +114,8 @@ class Directions(Layer):
 
         Args:
             streams: inputs of each direction, [B, T, E].
-            state: of the left direction, before the first token.
-            keeps: of each direction, see `Recurrent`.
+            state: state of the left direction, before the first token.
+            keeps: `keep` of `Recurrent.call`, of each direction.
             key: [2] uint32, or None for inference.
 
         Returns:
@@ -201,8 +201,7 @@ class Elmo(Recurrence):
 
     def build(self) -> None:
         """Overrides `Encoder.build`."""
-        sizes = self.arguments
-        size, filters = sizes['character_width'], sizes['filters']
+        size, filters = self.character_width, self.filters
         self.character_table = matrix(
             self, 'character_embeddings', CHARACTERS, size
         )
@@ -217,7 +216,7 @@ class Elmo(Recurrence):
                 matrix(self, f'highway_{i}_kernel', total, 2 * total),
                 vector(self, f'highway_{i}_bias', 2 * total),
             )
-            for i in range(sizes['highways'])
+            for i in range(self.highways)
         ]
         self.projection_kernel = matrix(
             self, 'projection_kernel', total, self.embedding_width
@@ -289,7 +288,6 @@ class Elmo(Recurrence):
 
     def read(self, characters: Tensor) -> Tensor:
         """Computes vectors from characters: [n, C] -> [n, E] float32."""
-        sizes = self.arguments
         x = ops.take(self.character_table, characters, axis=0)
         # A deviation of 0.55 as published, at any width.
         x = ops.cast(x * math.sqrt(self.width), self.compute_dtype)
@@ -303,7 +301,7 @@ class Elmo(Recurrence):
             features.append(ops.max(y, axis=1))
         x = ops.concatenate(features, axis=-1)  # [n, F]
         x = ops.relu(with_bias(x, self.filter_bias))
-        for i in range(sizes['highways']):
+        for i in range(self.highways):
             kernel, bias = self.highway_weights[i]
             gate, y = ops.split(
                 with_bias(project(x, ops.cast(kernel, x.dtype)), bias),

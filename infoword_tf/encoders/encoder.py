@@ -14,7 +14,7 @@ from infoword_tf.layers import dropout, pointwise
 from infoword_tf.layers.attention import as_numbers, table
 from infoword_tf.layers.block import Sized, put, take
 from infoword_tf.layers.fused import row_major
-from infoword_tf.layers.pointwise import FORMS
+from infoword_tf.layers.pointwise import FORMS, Norm
 from infoword_tf.lazy import Layer, ops, remat
 from infoword_tf.settings import Configurable, setting
 from infoword_tf.tensors import Tensor
@@ -104,14 +104,18 @@ class Encoded(NamedTuple):
     layers: Sequence[Tensor] = ()
     state: Any = None
 
+    def layer(self, number: int) -> Tensor:
+        """Returns one of the `layers`, [B, T, D], 0 the embeddings."""
+        return self.layers[number]
+
 
 class Encoder(Configurable, Layer):
     """An encoder, g_omega of the paper's table; settings are the arguments.
 
     Attributes:
-        abilities: by name in ABILITIES, the arguments by which the encoder
-            has the ability.
-        arguments: by name, as in config.json.
+        abilities: names in ABILITIES, each with the arguments by which the
+            encoder has the ability.
+        arguments: values of all settings, by name, for config.json.
         input_fields: names of `Inputs` that change the states.
         causal: whether no token reads a later one; an argument of some.
         drops_when_small: whether sizes below base drop by default on running
@@ -248,7 +252,7 @@ class Encoder(Configurable, Layer):
 
         Args:
             x: [B, T, D] or flattened [B T, D], the embeddings.
-            inputs: of the encoder.
+            inputs: fields of the view.
 
         Returns:
             The input of the first layer, in the shape of x.
@@ -296,11 +300,14 @@ class Encoder(Configurable, Layer):
         places: Tensor | None = None,
         key: Tensor | None = None,
         all_layers: bool | str = False,
-        state: Any = None,
-        advance: int | None = None,
-        queries: bool = False,
     ) -> Encoded:
         """Encodes a view.
+
+        Encoders that remember also take `state`, the memory of the previous
+        step (None: no memory), and `advance`: how many of the first tokens
+        precede the next step's (XLNet's reuse; None: all). Encoders with the
+        ability `queries` take `queries`: whether to return states of the query
+        stream, at `places`.
 
         Args:
             inputs: fields of the view.
@@ -311,11 +318,6 @@ class Encoder(Configurable, Layer):
             all_layers: whether to return the states of every layer too;
                 'below': of layers below the last, which may then compute
                 `places` alone.
-            state: memory of the previous step; None: no memory.
-            advance: how many of the first tokens precede the next step's
-                (XLNet's reuse); None: all.
-            queries: whether to return states of the query stream, at
-                `places`.
 
         Returns:
             `Encoded`; states in the compute dtype.
@@ -326,29 +328,26 @@ class Encoder(Configurable, Layer):
         raise NotImplementedError
 
 
-Tensor = Any
-
-
 def blocks_of(
-    sizes: Encoder, count: int, kind: type[Sized], layer: Layer, name: str,
+    sizes: Encoder, count: int, kind: type[Sized], *, layer: Layer, name: str,
     **more: Any,
 ) -> list[Any]:  # fmt: skip
     """Makes blocks with the sizes of an encoder.
 
     Args:
         sizes, count, kind: the encoder, number and class of the blocks.
-        layer: that has the blocks, and gives their dtype.
-        name: of each block, before its number.
+        layer: owner of the blocks, which gives their dtype.
+        name: first part of the name of each block, before its number.
         **more: arguments of this kind alone.
     """
     return [
         kind(
-            sizes.width,
-            sizes.heads,
-            sizes.inner_width,
-            sizes.rate,
-            sizes.activation,
-            sizes.epsilon,
+            width=sizes.width,
+            heads=sizes.heads,
+            inner_width=sizes.inner_width,
+            rate=sizes.rate,
+            activation=sizes.activation,
+            epsilon=sizes.epsilon,
             dtype=layer.dtype_policy,
             name=f'{name}_{i}',
             **more,
@@ -404,8 +403,8 @@ class Stack(Encoder):
 
         Args:
             x: [B, T, D] float32, D the width of the embeddings.
-            multipliers: as in `Inputs`.
-            key: as in `Encoder.call`.
+            multipliers: field of `Inputs`.
+            key: [2] uint32 for dropout; None: inference.
 
         Returns:
             [B, T, D] in the compute dtype; without a key flattened [B T, D],
@@ -427,12 +426,22 @@ class Stack(Encoder):
             return x
         return x * ops.reshape(ops.cast(multipliers, x.dtype), ops.shape(x))
 
-    def _normalized(self, x: Tensor, *weights: Tensor, **more: Any) -> Tensor:
-        more |= {
-            'epsilon': self.epsilon, 'dtype': self.compute_dtype,
-            'rms': self.rms,
-        }  # fmt: skip
-        return pointwise.norm(x, *weights, **more)
+    def _normalized(
+        self,
+        x: Tensor,
+        gamma: Tensor,
+        beta: Tensor | None,
+        *,
+        key: Tensor | None,
+        rate: float = 0.0,
+    ) -> Tensor:
+        return pointwise.norm(
+            x,
+            Norm(gamma, beta, self.epsilon, self.rms),
+            dtype=self.compute_dtype,
+            key=key,
+            rate=rate,
+        )
 
     def attention_mask(
         self, inputs: Inputs, rule: Tensor | None, key: Tensor | None
@@ -440,9 +449,9 @@ class Stack(Encoder):
         """Builds the mask `allowed` of `Block.call`: within blocks, by a rule.
 
         Args:
-            inputs: with the blocks.
+            inputs: fields of the view, blocks among them.
             rule: [1, 1, T, T] bool, or None.
-            key: as in `Encoder.call`.
+            key: None makes numbers of the mask (`attention.as_numbers`).
 
         Returns:
             None: tokens attend to all tokens.
@@ -469,19 +478,19 @@ class Stack(Encoder):
         length: Any,
         places: Tensor | None,
         key: Tensor | None,
+        *learned: Tensor,
         all_layers: bool | str,
         arguments_of: Callable[[int, Tensor | None], dict[str, Any]],
-        *learned: Tensor,
     ) -> Encoded:
         """Runs the blocks one after another, and the norm after the last.
 
         Args:
             x: result of `start_blocks`.
             length: T.
-            places, key, all_layers: as in `Encoder.call`.
+            places, key, all_layers: arguments of `Encoder.call`.
+            *learned: tensors that all blocks read after x, with a gradient.
             arguments_of: (number of a block, its places) -> its other
                 arguments.
-            *learned: what all blocks read after x, with a gradient.
         """
         flat_length = length if key is None else None
         keys, layers = dropout.keys_of(key, len(self.blocks)), [x]
@@ -489,7 +498,7 @@ class Stack(Encoder):
             is_last = i == len(self.blocks) - 1 and all_layers is not True
             at = places if is_last else None
             more = arguments_of(i, at)
-            run = functools.partial(
+            run: Callable[..., Tensor] = functools.partial(
                 block, places=at, key=keys[i], length=flat_length, **more
             )
             # Under remat other arguments would have no gradient.

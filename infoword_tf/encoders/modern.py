@@ -24,16 +24,18 @@ from infoword_tf.encoders.encoder import (
     Stack,
     blocks_of,
 )
-from infoword_tf.layers import band
 from infoword_tf.layers.attention import causal_mask, vector
-from infoword_tf.layers.rotary import turns
 from infoword_tf.layers.rotary_block import (
     AFTER,
     BIASES,
     NORMS,
     ORDERS,
     RMS,
+    Band,
     RotaryBlock,
+    band_is_faster,
+    near_mask,
+    turns,
 )
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
@@ -157,7 +159,7 @@ class ModernTransformer(Stack):
             'query_scalar',
         )  # fmt: skip
         self.blocks = blocks_of(
-            self, self.layers, RotaryBlock, self, 'layer',
+            self, self.layers, RotaryBlock, layer=self, name='layer',
             **{name: getattr(self, name) for name in names},
         )  # fmt: skip
         self.blocks[0].first = self.embedding_norm
@@ -204,14 +206,17 @@ class ModernTransformer(Stack):
             is_local = number % self.global_every != self.global_first
             banded = (
                 is_local and at is None and not self.causal
-                and inputs.hidden is None and band.worth(length, self.reach)
+                and inputs.hidden is None and band_is_faster(length, self.reach)
             )  # fmt: skip
             kind = is_local, banded  # layers of one kind share their arguments
             if kind not in kinds:
                 kinds[kind] = self._arguments_of(inputs, length, *kind, key)
             return kinds[kind]
 
-        return self.run_blocks(x, length, places, key, all_layers, arguments_of)
+        return self.run_blocks(
+            x, length, places, key,
+            all_layers=all_layers, arguments_of=arguments_of,
+        )  # fmt: skip
 
     def _arguments_of(
         self,
@@ -228,7 +233,7 @@ class ModernTransformer(Stack):
             length: T.
             is_local: whether tokens attend to near tokens alone.
             banded: whether the other scores are not computed either.
-            key: as in `call`.
+            key: [2] uint32 for dropout; None: inference.
         """
         positions, block_ids = inputs.positions, inputs.block_ids
         if positions is None:
@@ -237,14 +242,14 @@ class ModernTransformer(Stack):
             positions,
             self.head_width or self.width // self.heads,
             self.local_theta if is_local else self.global_theta,
-            1.0 if is_local else self.global_factor,
-            None if is_local else self.turn_bounds,
+            factor=1.0 if is_local else self.global_factor,
+            bounds=None if is_local else self.turn_bounds,
         )
         if banded:
-            return {'turn': turn, 'reach': self.reach, 'block_ids': block_ids}
+            return {'turn': turn, 'band': Band(self.reach, block_ids)}
         rule = causal_mask(length) if self.causal else None  # [1, 1, T, T]
         all_near = isinstance(length, int) and length <= self.reach + 1
         if is_local and not all_near:
-            near = band.near(length, self.reach)
+            near = near_mask(length, self.reach)
             rule = near if rule is None else ops.logical_and(rule, near)
         return {'turn': turn, 'allowed': self.attention_mask(inputs, rule, key)}

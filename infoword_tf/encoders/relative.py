@@ -9,7 +9,6 @@ attend to. Both share all weights. The memory has K - T tokens.
 Glossary of shapes: P places.
 """
 
-import functools
 import math
 from typing import Any, NamedTuple
 
@@ -26,9 +25,9 @@ from infoword_tf.layers.attention import table
 from infoword_tf.layers.block import take
 from infoword_tf.layers.relative import (
     RelativeBlock,
+    Rules,
     Sight,
     make_biases,
-    sight,
     sinusoids,
 )
 from infoword_tf.lazy import ops
@@ -119,7 +118,7 @@ class RelativeTransformer(Encoder):
             )
         self.inner_width = self.inner_width or 4 * self.width
         self.blocks = blocks_of(
-            self, self.layers, RelativeBlock, self, 'layer',
+            self, self.layers, RelativeBlock, layer=self, name='layer',
             segments=bool(self.segments), causal=self.causal,
             biases=self.untie,
         )  # fmt: skip
@@ -185,7 +184,7 @@ class RelativeTransformer(Encoder):
             return dropout.drop(x, key=key, rate=self.rate)
 
         everywhere, at_places = self._sights(
-            inputs, length, memory, places, queries
+            inputs, length, memory, places=places, queries=queries
         )
         distances = self._distances(length, memory)
         # All sequences share the distances.
@@ -245,12 +244,12 @@ class RelativeTransformer(Encoder):
         inputs: Inputs,
         length: Any,
         memory: Memory | None,
+        *,
         places: Tensor | None,
         queries: bool,
     ) -> tuple[Sight, Sight]:
         """Returns the masks of all tokens, and of tokens at places."""
-        rules = functools.partial(
-            sight,
+        rules = Rules(
             length,
             0 if memory is None else memory.states.shape[2],
             causal=self.causal,
@@ -261,10 +260,10 @@ class RelativeTransformer(Encoder):
             sees=inputs.sees,
             segment_ids=inputs.segment_ids,
         )
-        everywhere = rules()
+        everywhere = rules.sight()
         if places is None:
             return everywhere, everywhere
-        return everywhere, rules(places=places, queries=queries)
+        return everywhere, rules.sight(places, queries)
 
     def _check(
         self, inputs: Inputs, places: Tensor | None, queries: bool

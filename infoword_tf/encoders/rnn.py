@@ -31,7 +31,7 @@ class Recurrence(Encoder):
     from step to step.
 
     Attributes:
-        directions: of each stream whether it reads from the right.
+        directions: one flag a stream, whether it reads from the right.
     """
 
     input_fields = ('ids', 'block_ids')
@@ -51,6 +51,7 @@ class Recurrence(Encoder):
         block: Any,
         streams: list[Tensor],
         state: dict[str, Tensor] | None,
+        *,
         keeps: list[Tensor | None],
         key: Tensor | None,
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
@@ -92,8 +93,8 @@ class Recurrence(Encoder):
                 block,
                 [drop(x, key=k) for x, k in zip(streams, sites, strict=True)],
                 state and {name: value[i] for name, value in state.items()},
-                keeps,
-                key,
+                keeps=keeps,
+                key=key,
             )
             layers.append(_joined(streams))
             states.append(block_state)
@@ -161,6 +162,7 @@ class Rnn(Recurrence):
         block: Recurrent,
         streams: list[Tensor],
         state: dict[str, Tensor] | None,
+        *,
         keeps: list[Tensor | None],
         key: Tensor | None,
     ) -> tuple[list[Tensor], dict[str, Tensor]]:

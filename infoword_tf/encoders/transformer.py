@@ -90,7 +90,7 @@ class Transformer(Stack):
         self.inner_width = self.inner_width or 4 * self.width
         repeats = self.layers if self.shared_layers else 1
         self.blocks = repeats * blocks_of(
-            self, self.layers // repeats, Block, self, 'layer',
+            self, self.layers // repeats, Block, layer=self, name='layer',
             pre_norm=self.pre_norm,
         )  # fmt: skip
 
@@ -175,8 +175,8 @@ class Transformer(Stack):
         if key is None and learned and allowed is not None:
             allowed = learned.pop() + allowed  # one sum for all layers
         return self.run_blocks(
-            x, length, places, key, all_layers,
-            lambda number, at: {'allowed': allowed}, *learned,
+            x, length, places, key, *learned, all_layers=all_layers,
+            arguments_of=lambda number, at: {'allowed': allowed},
         )  # fmt: skip
 
     def bias_of_distances(self, length: Any) -> Tensor:

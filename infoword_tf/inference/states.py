@@ -13,7 +13,7 @@ from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import last_places, real_places
 from infoword_tf.objectives.infonce import NEVER
-from infoword_tf.objectives.row import ANSWERS
+from infoword_tf.objectives.objective import ANSWERS
 from infoword_tf.resolve import answering
 from infoword_tf.tensors import Tensor
 from infoword_tf.text import strings

@@ -123,7 +123,7 @@ class Tagger(Predictor):
         head, workdir = self.head, self.workdir
         encoded = self.states.encode(ids, lengths, head.layers)
         padding = ops.cast(ops.logical_not(real_places(ids, lengths)), 'int32')
-        scores = head.scores_of(encoded.states, encoded.layers, padding)
+        scores = head.scores_of(encoded.states, encoded.layers or [], padding)
         column = tf.range(tf.shape(ids)[1])[None, :]
         inside = column >= len(workdir.before)
         inside &= column < (lengths - len(workdir.after))[:, None]

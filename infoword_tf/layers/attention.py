@@ -35,20 +35,21 @@ class Branch(NamedTuple):
 
     Attributes:
         weights: the shares of its weights.
-        number, count: which branch, and of how many.
+        number: index of the branch.
+        branches: their number.
     """
 
     weights: tuple[Any, ...]
     number: int
-    count: int
+    branches: int
 
     def share(self, mask: Tensor | None) -> Tensor | None:
         """Takes the branch's heads of a mask or bias [B or 1, 1 or H, Q, T]."""
-        if self.count == 1 or mask is None or mask.shape[1] == 1:
+        if self.branches == 1 or mask is None or mask.shape[1] == 1:
             return mask
         # Not ops.split: where oneDNN adds a bias within a product of batches,
         # TensorFlow 2.20 gives it the first output of that operation.
-        size = mask.shape[1] // self.count
+        size = mask.shape[1] // self.branches
         return mask[:, self.number * size : (self.number + 1) * size]
 
 
@@ -70,9 +71,6 @@ def _branches(*weights: Any) -> list[Branch]:
         *(x.values if x else (None,) * count for x in parts), strict=True
     )
     return [Branch(share, number, count) for number, share in enumerate(each)]
-
-
-Tensor = Any
 
 
 def project(x: Tensor, kernel: Tensor) -> Tensor:
@@ -130,9 +128,8 @@ def _product(x: Tensor, kernel: Tensor) -> Tensor:
 
         return ops.matmul(x, kernel), gradient
 
-    return with_gradient(
-        multiply, x, ops.stop_gradient(changed.value), changed.a, changed.b
-    )
+    kernels = ops.stop_gradient(changed.value), changed.a, changed.b
+    return with_gradient(multiply, x, *kernels)
 
 
 def vector(
@@ -235,7 +232,7 @@ def scaled_queries(width: int, root: float, size: int) -> np.ndarray:
     Args:
         width: D.
         root: 1/sqrt(E).
-        size: of the result, 3 D where keys and values are as wide.
+        size: length of the result, 3 D where keys and values are as wide.
     """
     scale = np.ones(size, 'float32')
     scale[:width] = root
@@ -250,7 +247,7 @@ def distance_buckets(count: int, longest: int = 128) -> np.ndarray:
     logarithm up to `longest`, and the last holds all longer distances too.
 
     Args:
-        count: of buckets, even.
+        count: number of buckets, even.
         longest: more than count / 4.
 
     Returns:
@@ -276,8 +273,8 @@ def check_heads(width: int, heads: int) -> None:
         )
 
 
-class Attention(Layer):
-    """Self-attention without the output's bias, which `add_norm` adds."""
+class SelfAttention(Layer):
+    """Weights of self-attention, without the output's bias."""
 
     def __init__(self, width: int, heads: int, rate: float, dtype: Any = None):
         """Sets D, H (a divisor of D) and the rate of dropout."""
@@ -292,6 +289,10 @@ class Attention(Layer):
         self.bias = vector(self, 'qkv_bias', 3 * d)
         self.output_kernel = matrix(self, 'output_kernel', d, d)
         self.built = True
+
+
+class Attention(SelfAttention):
+    """Self-attention without the output's bias, which `add_norm` adds."""
 
     def call(
         self,
@@ -339,7 +340,7 @@ class Attention(Layer):
         kernel, qkv_bias, output_kernel = branch.weights
         allowed, bias = branch.share(allowed), branch.share(bias)
         head_count, width = (
-            n // branch.count for n in (self.heads, self.width)
+            n // branch.branches for n in (self.heads, self.width)
         )
         root = 1.0 / math.sqrt(self.width // self.heads)
         if key is not None:
@@ -349,7 +350,7 @@ class Attention(Layer):
             scale = scaled_queries(width, root, 3 * width)
             kernel, qkv_bias = scaled(kernel, scale), qkv_bias * scale
 
-        def by_head(x, kernel, bias, count, length=None):
+        def by_head(x, kernel, bias, *, count, length=None):
             """Projects x and splits heads: `count` times [B, H, T or Q, E]."""
             return split_heads(
                 project(x, kernel), bias,
@@ -357,12 +358,12 @@ class Attention(Layer):
             )  # fmt: skip
 
         if queries is None:
-            q, k, v = by_head(x, kernel, qkv_bias, 3, length)
+            q, k, v = by_head(x, kernel, qkv_bias, count=3, length=length)
         else:
             q_kernel, kv_kernel = split_columns(kernel, [width])
             q_bias, kv_bias = ops.split(qkv_bias, [width])
-            (q,) = by_head(queries, q_kernel, q_bias, 1)
-            k, v = by_head(x, kv_kernel, kv_bias, 2, length)
+            (q,) = by_head(queries, q_kernel, q_bias, count=1)
+            k, v = by_head(x, kv_kernel, kv_bias, count=2, length=length)
         if key is None:
             q = q * root
         mixed = mix(q, k, v, allowed, bias=bias, key=key, rate=self.rate)

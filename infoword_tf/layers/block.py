@@ -18,6 +18,7 @@ from infoword_tf.layers.attention import (
     summed,
     vector,
 )
+from infoword_tf.layers.pointwise import Norm
 from infoword_tf.lazy import Layer, ops
 from infoword_tf.tensors import Tensor
 
@@ -43,11 +44,12 @@ class Sized(Layer):
         """Sets the sizes; `build()` makes the weights.
 
         Args:
+            width: D.
             heads: H, a divisor of D.
             inner_width: F, of the feed-forward.
-            rate: of dropout, of attention weights and of both sums.
-            activation: in `activation.FORMS`.
-            epsilon: of both norms.
+            rate: share that dropout takes of attention weights and both sums.
+            activation: name in pointwise.FORMS.
+            epsilon: epsilon of both norms.
             **more: arguments of this kind of attention.
         """
         super().__init__(dtype=dtype, name=name)
@@ -60,10 +62,11 @@ class Sized(Layer):
     ) -> Tensor:
         """Normalizes x [..., D], without dropout."""
         return pointwise.norm(
-            x, gamma, beta,
-            epsilon=self.epsilon, dtype=self.compute_dtype, key=key,
-            rms=self.rms,
-        )  # fmt: skip
+            x,
+            Norm(gamma, beta, self.epsilon, self.rms),
+            dtype=self.compute_dtype,
+            key=key,
+        )
 
 
 class Block(Sized):
@@ -139,7 +142,7 @@ class Block(Sized):
         if not self.pre_norm:
             return post_norm(
                 self, mixed, self.attention_bias, residual,
-                (keys[1], key, keys[2]),
+                keys=(keys[1], key, keys[2]),
             )  # fmt: skip
         x = pointwise.add(
             mixed, self.attention_bias, residual, key=keys[1], rate=self.rate
@@ -179,20 +182,26 @@ def post_norm(
     """Finishes a post-norm block: adds, normalizes, feed-forward, the same.
 
     Args:
-        layer: with `form`, `epsilon`, `rate` and the weights of
+        layer: one that has `form`, `epsilon`, `rate` and the weights of
             `make_feed_forward`.
         mixed, residual: [B, T, D], result of attention and the block's input.
-        bias: [D] of attention, or None.
-        keys: of the first sum, of the activation and of the second sum.
-        rate: of dropout after the activation.
+        bias: bias of attention, [D], or None.
+        keys: keys of the first sum, of the activation and of the second sum.
+        rate: share that dropout takes after the activation.
     """
-    rates = {'epsilon': layer.epsilon, 'rate': layer.rate}
-    scale = layer.attention_gamma, layer.attention_beta
-    x = pointwise.add_norm(mixed, bias, residual, *scale, key=keys[0], **rates)
+    before, after = (
+        Norm(gamma, beta, layer.epsilon)
+        for gamma, beta in (
+            (layer.attention_gamma, layer.attention_beta),
+            (layer.outer_gamma, layer.outer_beta),
+        )
+    )
+    x = pointwise.add_norm(
+        mixed, bias, residual, before, key=keys[0], rate=layer.rate
+    )
     y = feed_forward(layer, x, keys[1], rate)
-    scale = layer.outer_gamma, layer.outer_beta
     return pointwise.add_norm(
-        y, layer.outer_bias, x, *scale, key=keys[2], **rates
+        y, layer.outer_bias, x, after, key=keys[2], rate=layer.rate
     )
 
 
@@ -237,7 +246,7 @@ def mask_at(allowed: Tensor | None, places: Tensor) -> Tensor | None:
 
     Args:
         allowed: [B or 1, 1 or H, T, T], or None.
-        places: of the queries.
+        places: places of the queries.
 
     Returns:
         [B, 1 or H, P, T], or None.

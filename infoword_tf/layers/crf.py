@@ -41,6 +41,15 @@ class Chains(NamedTuple):
     first: Tensor
     last: Tensor
 
+    @property
+    def flags(self) -> tuple[Tensor, Tensor, Tensor]:
+        """`word`, `first` and `last` for the numbers of a word, [B, T, 1]."""
+        return (
+            self.word[:, :, None],
+            self.first[:, :, None],
+            self.last[:, :, None],
+        )
+
 
 def chains_of(word: Tensor, block_ids: Tensor) -> Chains:
     """Moves words [B, T] bool together; a chain is the words of a block."""
@@ -55,7 +64,11 @@ def chains_of(word: Tensor, block_ids: Tensor) -> Chains:
     around = ops.pad(block, [[0, 0], [1, 1]], constant_values=-1)
     differs = ops.cast(ops.not_equal(around[:, 1:], around[:, :-1]), 'float32')
     return Chains(
-        order, back, word, word * differs[:, :-1], word * differs[:, 1:]
+        order,
+        back,
+        word,
+        first=word * differs[:, :-1],
+        last=word * differs[:, 1:],
     )
 
 
@@ -183,7 +196,7 @@ class Crf(Layer):
             scores: [B, T, C] float32.
             targets: [B, T] int32, read at words; None: there is no loss.
             chains: the words.
-            key: of fused operations; None: plain operations.
+            key: key of fused operations; None: plain operations.
 
         Returns:
             log p of labels [B, T, C] float32, without a gradient; and minus the
@@ -191,19 +204,20 @@ class Crf(Layer):
         """
         scores = self._with_ends(scores, chains)
         transitions = ops.convert_to_tensor(self.transitions)
-        flags = [x[:, :, None] for x in chains[2:]]
+        word, first, last = chains.flags
         compute = _posteriors if key is None else _fused
         posterior, pairs, log_z = compute(
-            ops.stop_gradient(scores), *flags, ops.stop_gradient(transitions)
-        )
+            ops.stop_gradient(scores), word, first, last,
+            transitions=ops.stop_gradient(transitions),
+        )  # fmt: skip
         log_p = moved(ops.log(ops.maximum(posterior, TINY)), chains.back)
         if targets is None:
             return log_p, None
         true = ops.one_hot(
             moved(targets, chains.order), self.labels, dtype='float32'
-        ) * flags[0]  # fmt: skip
+        ) * word  # fmt: skip
         before = ops.pad(true[:, :-1], [[0, 0], [1, 0], [0, 0]])
-        before = before * flags[0] * (1 - flags[1])
+        before = before * word * (1 - first)
         of_true = ops.matmul(
             ops.transpose(ops.reshape(before, (-1, self.labels))),
             ops.reshape(true, (-1, self.labels)),
@@ -218,7 +232,7 @@ class Crf(Layer):
     def best(self, scores: Tensor, chains: Chains) -> Tensor:
         """Finds the likeliest labels of each chain (Viterbi): [B, T] int32."""
         scores = self._with_ends(scores, chains)
-        word, first, last = (x[:, :, None] for x in chains[2:])
+        word, first, last = chains.flags
         c, length = self.labels, scores.shape[1]
         before = ops.transpose(ops.convert_to_tensor(self.transitions))
 

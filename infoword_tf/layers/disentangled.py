@@ -18,14 +18,14 @@ Glossary of shapes: k buckets, S distances, Q query tokens, E width of one head.
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from infoword_tf.layers import attention, dropout
 from infoword_tf.layers.attention import (
-    Attention,
+    SelfAttention,
     joined,
     project,
     scaled,
@@ -114,7 +114,7 @@ def distances_of(
     return Distances(vectors, None, rows_of(each), rows_of(-each))
 
 
-class DisentangledAttention(Attention):
+class DisentangledAttention(SelfAttention):
     """Self-attention by content and distance, without the output's bias."""
 
     def call(
@@ -130,8 +130,8 @@ class DisentangledAttention(Attention):
         """Mixes values by the softmax of the three terms.
 
         Args:
-            x, allowed, queries, key, length: as in `Attention`.
-            distances: of x; with the places of `queries`, if any.
+            x, allowed, queries, key, length: arguments of `Attention.call`.
+            distances: distances of x, with the places of `queries`, if any.
 
         Returns:
             [B, T or Q, D], without the output's bias; flattened like x.
@@ -141,23 +141,7 @@ class DisentangledAttention(Attention):
         if not flat:
             length = x.shape[1] or ops.shape(x)[1]
         keys = dropout.keys_of(key, 2)
-        # Of queries: 1/sqrt(3 E), as in `Attention`.
-        root = 1.0 / math.sqrt(3 * d // h)
-        scale = scaled_queries(d, root, 3 * d)
-        kernel, bias = self.kernel, self.bias * scale
-        if key is not None:
-            kernel = scaled(kernel, scale)
-            root = 1.0
-        biases = ops.split(bias, 3)
-
-        def products(x):
-            """Multiplies [..., D] by all kernels: thrice [..., D]."""
-            if key is None:
-                q, *others = ops.split(project(x, kernel), 3, axis=-1)
-                return q * root, *others
-            # Those that nobody reads are not computed.
-            return [project(x, one) for one in split_columns(kernel, 3)]
-
+        products, biases = self._products(key)
         q, k, v = products(x)
         if queries is not None:
             q = products(queries)[0]
@@ -204,6 +188,34 @@ class DisentangledAttention(Attention):
         weights = attention.softmax_dropout(scores, key=keys[0], rate=self.rate)
         mixed = joined(ops.matmul(weights, v), flat and queries is None)
         return project(mixed, self.output_kernel)
+
+    def _products(
+        self, key: Tensor | None
+    ) -> tuple[Callable[[Tensor], Sequence[Tensor]], list[Tensor]]:
+        """Returns a function that multiplies states, and three biases [D].
+
+        The function multiplies [..., D] by the kernels of queries, keys and
+        values: thrice [..., D]. Of queries kernel and bias are times
+        1/sqrt(3 E), as in `Attention`.
+        """
+        d = self.width
+        root = 1.0 / math.sqrt(3 * d // self.heads)
+        scale = scaled_queries(d, root, 3 * d)
+        biases = ops.split(self.bias * scale, 3)
+        if key is None:
+
+            def joint(x: Tensor) -> Sequence[Tensor]:
+                q, *others = ops.split(project(x, self.kernel), 3, axis=-1)
+                return q * root, *others
+
+            return joint, biases
+        kernel = scaled(self.kernel, scale)
+
+        def each(x: Tensor) -> Sequence[Tensor]:
+            # Those that nobody reads are not computed.
+            return [project(x, one) for one in split_columns(kernel, 3)]
+
+        return each, biases
 
 
 class DisentangledBlock(Block):

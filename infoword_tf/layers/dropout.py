@@ -85,8 +85,8 @@ def of_rows(key: Tensor, begin: Tensor | int, count: int) -> Tensor:
     Args:
         key: [2] uint32, of the whole batch.
         begin: number of the first sequence.
-        count: of sequences, a divisor of the first axis of every array that
-            the key is used for.
+        count: number of sequences, a divisor of the first axis of every array
+            that the key is used for.
     """
     sequences = [ops.cast(n, 'uint32') for n in (begin, count)]
     return ops.concatenate([key, ops.stack(sequences)])
@@ -109,8 +109,9 @@ def random_bits(key: Tensor, shape: tuple[Any, ...]) -> Tensor:
     """Draws independent uniform uint32.
 
     Args:
-        shape: of below 2^31 values; dimensions that are not known beforehand
-            are tensors, as of `ops.shape`.
+        key: [2] uint32, or [4] of some sequences (`of_rows`).
+        shape: sizes of below 2^31 values in all; dimensions that are not known
+            beforehand are tensors, as of `ops.shape`.
     """
     size = math.prod(shape)
     indices = ops.reshape(

@@ -1,14 +1,14 @@
 """Tools of fused operations: compiled kernels and custom gradients.
 
 On a CPU matrix products are a third of a plain training step. The costliest
-element-wise operations have forward and backward passes by hand, in `norm`,
-`activation`, `heads`, `relative_scores`, `vocabulary_scores`, `queue_scores`,
-`rotary`, `recurrent` and `dropout`. Each is one loop over memory instead of
-ten: under TensorFlow XLA compiles it alone while the products around it stay
-with oneDNN, under JAX it is traced into the compiled step. Inside, arithmetic
-is float32; dtypes change at the edges. The backward pass reads few stored
-numbers: normalised values and 1/sigma, never a mask (bits are hashed again from
-the key).
+element-wise operations have forward and backward passes by hand, in
+`pointwise`, `attention`, `relative_scores`, `vocabulary_scores`,
+`queue_scores`, `rotary_block`, `recurrent` and `dropout`. Each is one loop over
+memory instead of ten: under TensorFlow XLA compiles it alone while the products
+around it stay with oneDNN, under JAX it is traced into the compiled step.
+Inside, arithmetic is float32; dtypes change at the edges. The backward pass
+reads few stored numbers: normalised values and 1/sigma, never a mask (bits are
+hashed again from the key).
 
 Every fused operation takes `key`. None runs plain operations (held-out text,
 encode, export, where a graph must run anywhere); a key runs the fused form, at
@@ -21,7 +21,7 @@ their gradients.
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,12 +32,30 @@ LANES = 16  # runs of columns that `over_columns` combines
 SPARSE = 4  # `placed_products` skips zeros if fewer than 1 in 4 is not 0
 
 
-def compiled(function: Callable) -> Callable:
+class Compiled(Protocol):
+    """A function that becomes a kernel, or a graph, at the first call.
+
+    Attributes:
+        __wrapped__: the function itself, of plain operations.
+    """
+
+    __wrapped__: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the kernel."""
+
+
+def compiled(function: Callable) -> Compiled:
     """Compiles a function to one kernel by XLA; only under TensorFlow."""
     return _as_graph(function, jit_compile=True)
 
 
-def traced_once(function: Callable) -> Callable:
+def by_key(function: Compiled, key: Tensor | None) -> Callable[..., Any]:
+    """Returns a kernel; without a key the function, of plain operations."""
+    return function.__wrapped__ if key is None else function
+
+
+def traced_once(function: Callable) -> Compiled:
     """Lets TensorFlow's graphs call a function, which is traced once.
 
     For small functions without a gradient that are used everywhere: tracing
@@ -47,7 +65,7 @@ def traced_once(function: Callable) -> Callable:
     return _as_graph(function)
 
 
-def _as_graph(function: Callable, **options: Any) -> Callable:
+def _as_graph(function: Callable, **options: Any) -> Compiled:
     """Returns a function that becomes a `tf.function` at the first call.
 
     Only then TensorFlow is imported, and only if it is the backend.
@@ -140,7 +158,7 @@ def over_columns(
     Args:
         number: function of runs of the arrays, [..., m] -> [..., m].
         combine, reduce: combines two runs; reduces one over its last axis.
-        *arrays: with M columns; None stays None.
+        *arrays: arrays of M columns; None stays None.
         lanes: number of runs; None: `LANES`.
     """
     count = arrays[0].shape[-1]
@@ -166,7 +184,7 @@ def in_turn(function: Callable, size: int, step: Tensor) -> Tensor:
     all ranges may be in memory at once.
 
     Args:
-        function: of the begin and the end of a range, [] int32, to
+        function: maps the begin and the end of a range, [] int32, to
             [end - begin, B] float32.
         size: end of the last range.
         step: [] int32, size of all others.
@@ -212,8 +230,8 @@ def with_gradient(function: Callable, *inputs: Tensor | None) -> Any:
     """Calls a function that returns results and a gradient; returns results.
 
     Args:
-        function: of the inputs -> results, and a function from gradients of
-            the results to those of the inputs, one or a tuple.
+        function: maps the inputs to results, and to a function from gradients
+            of the results to those of the inputs, one or a tuple.
         *inputs: no variables (`read`); None stays None and has no gradient.
     """
 
@@ -254,7 +272,7 @@ def placed_products(
     Args:
         d: [n] float32, gradients of products x[rows_i] . y[columns_i].
         rows, columns: [n] int32, the first beyond M where d is 0.
-        x, y: in one dtype.
+        x, y: arrays of one dtype.
         dense: computes the same with all products, faster where few d are 0.
 
     Returns:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.fused import (
+    by_key,
     compiled,
     over_columns,
     with_gradient,
@@ -95,6 +96,52 @@ def _spread(d_best, places, columns):
     return ops.where(at, d_best[..., None], 0.0)
 
 
+class _Ranges:
+    """Ranges of R tokens of all texts a, one range after another.
+
+    Attributes:
+        size: R.
+        total: N Ta, rounded up to a multiple of R.
+        order: [N Ta], numbers of tokens, those that count first, so that the
+            loops end before the others.
+    """
+
+    def __init__(self, real: Tensor, texts: int, length: int):
+        """Orders the tokens by `real` [N, Ta] bool: which tokens count."""
+        self.texts, self.length = texts, length
+        count = texts * length
+        real = ops.reshape(real, (-1,))
+        self.size = min(TOKENS_AT_ONCE, count)
+        self.total = -(-count // self.size) * self.size
+        self.order = ops.argsort(ops.cast(ops.logical_not(real), 'int32'))
+        rest = ops.zeros(self.total - count, self.order.dtype)
+        self._at = ops.concatenate([self.order, rest])
+        self._number = ops.sum(ops.cast(real, 'int32'))
+
+    def run(self, function: Callable, *sums: Tensor) -> tuple[Tensor, ...]:
+        """Calls a function of R tokens and of sums so far, range by range.
+
+        Args:
+            function: maps the begin of a range, its tokens [R], their texts
+                [R, N] float32 (one-hot) and the sums to new sums.
+            *sums: sums before the first range.
+        """
+        size = self.size
+
+        def body(begin, *sums):
+            of_tokens = ops.slice(self._at, (begin,), (size,))  # [R]
+            counts = begin + ops.arange(size, dtype='int32') < self._number
+            text = ops.where(counts, of_tokens // self.length, -1)
+            text = ops.one_hot(text, self.texts, dtype='float32')  # [R, N]
+            return begin + size, *function(begin, of_tokens, text, *sums)
+
+        begin = ops.zeros((), 'int32')
+        more = ops.while_loop(
+            lambda begin, *_: begin < self._number, body, (begin, *sums)
+        )
+        return more[1:]
+
+
 def late_scores(
     a: Tensor,
     a_real: Tensor,
@@ -115,36 +162,13 @@ def late_scores(
     Returns:
         [N, M] float32; 0 where a or b has no token that counts.
     """
-    largest, spread = _largest, _spread
-    if key is None:
-        largest, spread = (f.__wrapped__ for f in (largest, spread))
+    largest, spread = (by_key(f, key) for f in (_largest, _spread))
     n, length, width = a.shape
     count, columns = b.shape[:2]
-    a_real = ops.reshape(a_real, (-1,))
-    size = min(TOKENS_AT_ONCE, n * length)  # R
-    total = -(-n * length // size) * size  # N Ta, rounded up
-    # Tokens that count come first, so that the loops end before the others.
-    order = ops.argsort(ops.cast(ops.logical_not(a_real), 'int32'))
-    at = ops.concatenate([order, ops.zeros(total - n * length, order.dtype)])
-    number = ops.sum(ops.cast(a_real, 'int32'))
+    ranges = _Ranges(a_real, n, length)
+    size, total = ranges.size, ranges.total
     # A b without tokens matches nothing.
     filled = ops.any(b_real, axis=1)  # [M]
-
-    def in_ranges(function: Callable, *sums: Tensor) -> tuple[Tensor, ...]:
-        """Calls a function of R tokens and of sums so far, range by range."""
-
-        def body(begin, *sums):
-            of_tokens = ops.slice(at, (begin,), (size,))  # [R]
-            counts = begin + ops.arange(size, dtype='int32') < number
-            text = ops.where(counts, of_tokens // length, -1)
-            text = ops.one_hot(text, n, dtype='float32')  # [R, N]
-            return begin + size, *function(begin, of_tokens, text, *sums)
-
-        begin = ops.zeros((), 'int32')
-        more = ops.while_loop(
-            lambda begin, *_: begin < number, body, (begin, *sums)
-        )
-        return more[1:]
 
     def function(a, b):
         flat_a = ops.reshape(a, (n * length, width))
@@ -159,7 +183,7 @@ def late_scores(
             scores = scores + ops.matmul(ops.transpose(text), best)
             return scores, ops.slice_update(places, (begin, 0), at_best)
 
-        scores, places = in_ranges(
+        scores, places = ranges.run(
             compare, ops.zeros((n, count)), ops.zeros((total, count), 'int32')
         )
 
@@ -177,10 +201,10 @@ def late_scores(
                 d_a = ops.slice_update(d_a, (begin, 0), ops.matmul(d, flat_b))
                 return d_a, d_b + ops.matmul(ops.transpose(d), x)
 
-            d_a, d_b = in_ranges(
+            d_a, d_b = ranges.run(
                 back, ops.zeros((total, width)), ops.zeros_like(flat_b)
             )
-            d_a = ops.take(d_a, ops.argsort(order), axis=0)
+            d_a = ops.take(d_a, ops.argsort(ranges.order), axis=0)
             return ops.reshape(d_a, a.shape), ops.reshape(d_b, b.shape)
 
         return ops.where(filled, scores, 0.0), grad

@@ -22,6 +22,7 @@ import numpy as np
 
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.fused import (
+    by_key,
     compiled,
     in_turn,
     placed_products,
@@ -51,10 +52,11 @@ class Lexical(Transformed, Layer):
     """The head of lexical vectors.
 
     Attributes:
-        encoder: whose states are read.
-        head: in HEADS.
+        encoder: the one whose states are read.
+        head: name in HEADS.
         transform: whether states go through BERT's output transform.
-        transform_activation: as of `Transformed`.
+        transform_activation: activation of the transform, in
+            layers.pointwise.FORMS; None: the encoder's.
     """
 
     def __init__(
@@ -72,11 +74,14 @@ class Lexical(Transformed, Layer):
         """Sets how weights are computed.
 
         Args:
-            activation: in ACTIVATIONS.
-            top_k: how many weights stay, the largest, and of equal ones
+            encoder, head, transform, transform_activation: attributes.
+            activation: name in ACTIVATIONS.
+            top_k: number of weights that stay, the largest, and of equal ones
                 those of the lowest ids; None: all.
             left_out: ids without a weight, where a token counts for itself
                 alone: those of special tokens.
+            dtype: Keras dtype policy.
+            name: first part of the paths.
         """
         super().__init__(dtype=dtype, name=name)
         self.left_out = list(left_out)
@@ -214,7 +219,7 @@ def highest_scores(
         embeddings: [V, E] float32.
         bias: [V] float32, or None.
         real: [B, J, T] bool, the tokens of each text.
-        dtype: of the gradient's products; scores are always float32.
+        dtype: dtype of the gradient's products; scores are always float32.
         key: None runs plain operations; of shapes that are not known J is 1
             then.
 
@@ -230,9 +235,7 @@ def highest_scores(
         return best[:, None]
     chunks = -(-b * length * size // SCORES_AT_ONCE)
     slices = _slices(size, min(chunks, MOST_CHUNKS))
-    highest, spread = _highest, _spread
-    if key is None:
-        highest, spread = (f.__wrapped__ for f in (highest, spread))
+    highest, spread = (by_key(f, key) for f in (_highest, _spread))
 
     def function(states, embeddings, bias):
         flat = ops.reshape(states, (b * length, width))
@@ -254,7 +257,7 @@ def highest_scores(
                 # A text without tokens has no place.
                 d = ops.where(at < length, d_best[:, :, chunk], 0.0)
                 part = ops.cast(embeddings[chunk], dtype)
-                products = _of_chunk(d, at, small, part, spread)
+                products = _of_chunk(d, at, small, part, spread=spread)
                 columns = ops.arange(d.shape[2], dtype='int32')
                 d_x, d_part = placed_products(
                     *(
@@ -278,7 +281,7 @@ def highest_scores(
     return with_gradient(function, states, read(embeddings), read(bias))
 
 
-def _of_chunk(d, places, flat, part, spread):
+def _of_chunk(d, places, flat, part, *, spread):
     """Returns a function of all products of a chunk, see `placed_products`."""
 
     def products():

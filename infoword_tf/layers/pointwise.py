@@ -11,7 +11,7 @@ Glossary of shapes: F inner width.
 """
 
 import math
-from typing import Any
+from typing import NamedTuple
 
 from infoword_tf.layers import dropout
 from infoword_tf.layers.fused import (
@@ -26,6 +26,22 @@ from infoword_tf.layers.fused import (
 )
 from infoword_tf.lazy import dtype_of, ops
 from infoword_tf.tensors import Tensor
+
+
+class Norm(NamedTuple):
+    """Weights and form of a norm.
+
+    Attributes:
+        gamma: [D] float32.
+        beta: [D] float32; None: nothing is added.
+        epsilon: term added to the variance, or to the mean square.
+        rms: whether x is divided by its root mean square, without centring.
+    """
+
+    gamma: Tensor
+    beta: Tensor | None
+    epsilon: float
+    rms: bool = False
 
 
 def _normalise(x: Tensor, epsilon: float, rms: bool) -> tuple[Tensor, Tensor]:
@@ -56,15 +72,16 @@ def _scaled(normalised, gamma, beta):
 
 
 @compiled
-def _add_norm(x, bias, residual, gamma, beta, key, *, rate, epsilon, rms):
+def _add_norm(x, bias, residual, weights, key, *, rate, epsilon, rms):
     total = to_float(residual) + dropout.dropped(plus_bias(x, bias), key, rate)
     normalised, inverse = _normalise(total, epsilon, rms)
-    y = _scaled(normalised, gamma, beta)
+    y = _scaled(normalised, *weights)
     return ops.cast(y, x.dtype), ops.cast(normalised, x.dtype), inverse
 
 
 @compiled
-def _add_norm_grad(upstream, normalised, inverse, gamma, key, *, rate, rms):
+def _add_norm_grad(upstream, saved, gamma, key, *, rate, rms):
+    normalised, inverse = saved
     dtype = normalised.dtype
     upstream, normalised = to_float(upstream), to_float(normalised)
     total = _normalise_grad(upstream * gamma, normalised, inverse, rms)
@@ -76,38 +93,38 @@ def add_norm(
     x: Tensor,
     bias: Tensor | None,
     residual: Tensor,
-    gamma: Tensor,
-    beta: Tensor | None,
+    of_sum: Norm,
     *,
-    epsilon: float,
     key: Tensor | None = None,
     rate: float = 0.0,
-    rms: bool = False,
 ) -> Tensor:
     """Computes LayerNorm(residual + dropout(x + bias)), or RMSNorm.
 
     Args:
         x, residual: [..., D] in the compute dtype.
         bias: [D] float32, or None.
-        gamma, beta, epsilon, rms: as of `norm`.
+        of_sum: norm of the sum.
+        key: [2] uint32; None runs plain operations, without dropout.
+        rate: share that dropout takes.
 
     Returns:
         [..., D] in x's dtype.
     """
+    gamma, beta, epsilon, rms = of_sum
     if key is None:
         total = to_float(ops.add(with_bias(x, bias), residual))
         normalised, _ = _normalise(total, epsilon, rms)
         return ops.cast(_scaled(normalised, gamma, beta), x.dtype)
 
     def function(x, bias, residual, gamma, beta):
-        y, normalised, inverse = _add_norm(
-            x, bias, residual, gamma, beta, key,
+        y, *saved = _add_norm(
+            x, bias, residual, (gamma, beta), key=key,
             rate=rate, epsilon=epsilon, rms=rms,
         )  # fmt: skip
 
         def grad(upstream):
             x, total, product = _add_norm_grad(
-                upstream, normalised, inverse, gamma, key, rate=rate, rms=rms
+                upstream, saved, gamma, key, rate=rate, rms=rms
             )
             d_beta = None if beta is None else sum_rows(upstream)
             return x, sum_rows(x), total, sum_rows(product), d_beta
@@ -154,9 +171,8 @@ def _norm(x, gamma, beta, key, *, rate, epsilon, dtype, rms):
 
 
 @compiled
-def _norm_grad(
-    upstream, normalised, inverse, gamma, key, *, rate, dtype, biased, rms
-):
+def _norm_grad(upstream, saved, gamma, key, *, rate, dtype, biased, rms):
+    normalised, inverse = saved
     normalised = to_float(normalised)
     upstream = dropout.dropped(to_float(upstream), key, rate)
     x = _normalise_grad(upstream * gamma, normalised, inverse, rms)
@@ -169,41 +185,38 @@ def _norm_grad(
 
 def norm(
     x: Tensor,
-    gamma: Tensor,
-    beta: Tensor | None,
+    weights: Norm,
     *,
-    epsilon: float,
     dtype: str,
     key: Tensor | None = None,
     rate: float = 0.0,
-    rms: bool = False,
 ) -> Tensor:
     """Computes dropout(LayerNorm(x)), or dropout(RMSNorm(x)).
 
     Args:
         x: [..., D].
-        gamma: [D] float32.
-        beta: [D] float32, or None: nothing is added.
-        epsilon: added to the variance, or to the mean square.
-        dtype: of the result.
-        rms: whether x is divided by its root mean square, without centring.
+        weights: those of the norm, and its form.
+        dtype: dtype of the result.
+        key: [2] uint32; None runs plain operations, without dropout.
+        rate: share that dropout takes.
 
     Returns:
         [..., D] of `dtype`.
     """
+    gamma, beta, epsilon, rms = weights
     if key is None:
         normalised, _ = _normalise(to_float(x), epsilon, rms)
         return ops.cast(_scaled(normalised, gamma, beta), dtype)
 
     def function(x, gamma, beta):
-        y, normalised, inverse = _norm(
+        y, *saved = _norm(
             x, gamma, beta, key,
             rate=rate, epsilon=epsilon, dtype=dtype, rms=rms,
         )  # fmt: skip
 
         def grad(upstream):
             d_x, products = _norm_grad(
-                upstream, normalised, inverse, gamma, key,
+                upstream, saved, gamma, key,
                 rate=rate, dtype=dtype_of(x), biased=beta is not None, rms=rms,
             )  # fmt: skip
             sums = sum_rows(products)
@@ -216,7 +229,6 @@ def norm(
     return with_gradient(function, x, read(gamma), read(beta))
 
 
-Tensor = Any
 FORMS = ('gelu_tanh', 'gelu_erf', 'relu', 'silu')
 
 
@@ -277,8 +289,8 @@ def bias_gelu(
     Args:
         x: [..., D] in the compute dtype.
         bias: [D] float32, or None.
-        form: in FORMS.
-        rate: dropout share, 0 in BERT.
+        form: name in FORMS.
+        rate: share that dropout takes, 0 in BERT.
 
     Returns:
         [..., D] in x's dtype.
@@ -325,8 +337,8 @@ def gated(
 
     Args:
         x: [..., 2 F], x_1 and x_2 side by side, in the compute dtype.
-        form: in FORMS.
-        rate: dropout share.
+        form: name in FORMS.
+        rate: share that dropout takes.
 
     Returns:
         [..., F] in x's dtype.

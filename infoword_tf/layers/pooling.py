@@ -5,6 +5,8 @@ Means cover [CLS] and [SEP], never padding.
 Glossary of shapes: J texts of a sequence.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from infoword_tf.lazy import ops
@@ -130,7 +132,8 @@ def unit(x: Tensor) -> Tensor:
     return x / ops.maximum(ops.sqrt(ops.maximum(squares, 1e-24)), 1e-12)
 
 
-POOLINGS = {  # how states become a vector; None: one state is the vector
+POOLINGS: dict[str, Callable[..., Tensor] | None] = {
+    # How states become a vector; None: one state is the vector.
     'cls': None,
     'last': None,
     'mean': pool,

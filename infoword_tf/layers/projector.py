@@ -29,8 +29,8 @@ def batch_norm(
     Args:
         x: float32.
         weights: [n] float32, 0 for padding.
-        gather: as `Replicas.gather`.
-        moments: of other texts; None: of the global batch.
+        gather: joins what all replicas have, see `Replicas.gather`.
+        moments: moments of other texts; None: those of the global batch.
 
     Returns:
         [n, D]; and the moments that were used.

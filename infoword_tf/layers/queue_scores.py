@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from infoword_tf.layers.fused import (
+    by_key,
     compiled,
     over_columns,
     to_float,
@@ -109,7 +110,8 @@ def queue_scores(
         ids: [S] int32, equal for vectors of the same text.
         filled: [S] bool, whether the queue holds a vector there.
         targets: [N] int32, the id of each pair's b.
-        sharpness: how much more a high score weighs, see `QueueScores`.
+        sharpness: factor h by which a high score weighs more, see
+            `QueueScores`.
         finish: maps vectors [C, F] to the compared ones [C, D]; None: no map.
         key: None runs plain operations.
     """
@@ -126,7 +128,8 @@ def queue_scores(
         results.append(
             _chunk_scores(
                 ops.matmul(queries, ops.transpose(vectors)),
-                targets, ids[chunk], filled[chunk], sharpness, key,
+                targets, ids[chunk], filled[chunk],
+                sharpness=sharpness, key=key,
             )
         )  # fmt: skip
     others, *sums = (
@@ -138,11 +141,9 @@ def queue_scores(
     )
 
 
-def _chunk_scores(scores, targets, ids, filled, sharpness, key):
+def _chunk_scores(scores, targets, ids, filled, *, sharpness, key):
     """Computes `_sums`, with a gradient."""
-    summed, gradient_of = _sums, _scores_grad
-    if key is None:
-        summed, gradient_of = (f.__wrapped__ for f in (summed, gradient_of))
+    summed, gradient_of = (by_key(f, key) for f in (_sums, _scores_grad))
 
     def function(scores):
         results = summed(scores, targets, ids, filled, sharpness=sharpness)
@@ -150,8 +151,8 @@ def _chunk_scores(scores, targets, ids, filled, sharpness, key):
         def grad(d_others, *rest):
             del rest
             return gradient_of(
-                scores, targets, ids, filled, results[0], d_others,
-                sharpness=sharpness,
+                scores, targets, ids, filled,
+                log_sum=results[0], d_log_sum=d_others, sharpness=sharpness,
             )  # fmt: skip
 
         return results, grad

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from infoword_tf import errors
 from infoword_tf.layers.attention import matrix, project, vector
 from infoword_tf.layers.fused import (
+    Compiled,
     compiled,
     read,
     rounded,
@@ -56,8 +57,48 @@ class Cell(NamedTuple):
     saved: int
     has_cells: bool
     two: bool
-    forward: Callable[..., tuple]
-    backward: Callable[..., tuple]
+    forward: Compiled
+    backward: Compiled
+
+
+class Weights(NamedTuple):
+    """Weights of the recurrence alone.
+
+    Attributes:
+        kernel: [D, G C], U.
+        bias: [G C] float32, added to the product with the state; None: 0.
+        projection: [C, D] of `lstm`, P; None: no projection.
+    """
+
+    kernel: Tensor
+    bias: Tensor | None = None
+    projection: Tensor | None = None
+
+
+class Carried(NamedTuple):
+    """Numbers that a token hands on to the next.
+
+    Attributes:
+        h: [B, D] float32.
+        c: [B, C] float32 of `lstm`; None of other cells.
+    """
+
+    h: Tensor
+    c: Tensor | None = None
+
+
+class Passed(NamedTuple):
+    """Results of the forward pass, which the backward pass reads.
+
+    Attributes:
+        states: [T, B, D] float32, h'.
+        cells: [T, B, C] float32, c' of `lstm`; None of other cells.
+        saved: [T, B, `Cell.saved` C] float32.
+    """
+
+    states: Tensor
+    cells: Tensor | None
+    saved: Tensor
 
 
 def _plain(z, product, h, c, clip):
@@ -119,10 +160,19 @@ def _lstm_back(saved, h, c, new_c, d_out, d_c, clip):
 
 
 CELLS = {
-    'lstm': Cell(4, 4, True, False, compiled(_lstm), compiled(_lstm_back)),
-    'gru': Cell(3, 4, False, True, compiled(_gru), compiled(_gru_back)),
-    'plain': Cell(1, 1, False, False, compiled(_plain), compiled(_plain_back)),
-}
+    'lstm': Cell(
+        gates=4, saved=4, has_cells=True, two=False,
+        forward=compiled(_lstm), backward=compiled(_lstm_back),
+    ),
+    'gru': Cell(
+        gates=3, saved=4, has_cells=False, two=True,
+        forward=compiled(_gru), backward=compiled(_gru_back),
+    ),
+    'plain': Cell(
+        gates=1, saved=1, has_cells=False, two=False,
+        forward=compiled(_plain), backward=compiled(_plain_back),
+    ),
+}  # fmt: skip
 # Size of U up to which the whole loop is one XLA kernel. With larger ones
 # oneDNN's faster products outweigh the cost of the loop.
 SMALL = 2**17
@@ -139,9 +189,10 @@ def _within(gradient: Tensor, clipped: Tensor, limit: float | None) -> Tensor:
     return ops.where(ops.less(ops.abs(clipped), limit), gradient, 0.0)
 
 
-def _loop(z, h, c, keep, kernel, bias, projection, *, cell, clip, saved):
+def _loop(z, start, keep, weights, *, cell, clip, saved):
     """Returns states [T, B, D], cells if any, and `saved`; see `recur`."""
-    cell = CELLS[cell]
+    cell, (kernel, bias, projection) = CELLS[cell], weights
+    h, c = start
     forward = cell.forward if saved else cell.forward.__wrapped__
 
     def step(carry, z):
@@ -152,34 +203,33 @@ def _loop(z, h, c, keep, kernel, bias, projection, *, cell, clip, saved):
         product = _times(h, kernel)
         if bias is not None:
             product = product + bias
-        out, c, to_save = forward(z, product, h, *(cells or [None]), clip)
+        (c,) = cells or [None]
+        out, c, to_save = forward(z, product, h, c, clip=clip)
         if projection is not None:
             out = _clipped(_times(out, projection), clip)
         results = (out,) + (c,) * cell.has_cells + (to_save,) * saved
         # Keras under TensorFlow stacks results that are like the carry.
         return results, results
 
-    start = (h,) if c is None else (h, c)
+    carry = (h,) if c is None else (h, c)
     if saved:
         width = cell.saved * kernel.shape[1] // cell.gates
-        start += (ops.zeros((ops.shape(h)[0], width), 'float32'),)
+        carry += (ops.zeros((ops.shape(h)[0], width), 'float32'),)
     # One array: for several Keras needs a known length.
     inputs = z if keep is None else ops.concatenate([z, keep], axis=-1)
     # The static length, if known: XLA needs it to allocate the results.
-    return ops.scan(step, start, inputs, length=z.shape[0])[1]
+    return ops.scan(step, carry, inputs, length=z.shape[0])[1]
 
 
-def _loop_back(
-    d_states, h, c, keep, states, cells, saved, kernel, projection, *,
-    cell, clip,
-):  # fmt: skip
-    """Runs back in time; arguments as of `_loop`.
+def _loop_back(d_states, start, keep, passed, weights, *, cell, clip):
+    """Runs back in time; arguments as of `_loop`, and `Passed`.
 
     Returns:
         Gradients [T, B, ...] of z; of h U, where they differ; of the projected
         h' before clipping, with a projection.
     """
-    cell = CELLS[cell]
+    cell, (kernel, _, projection) = CELLS[cell], weights
+    (h, c), (states, cells, saved) = start, passed
 
     def step(carry, inputs):
         d_h, *d_cells = carry[: 1 + cell.has_cells]
@@ -190,8 +240,9 @@ def _loop_back(
         if projection is not None:
             d_projected = _within(d_out, state, clip)
             d_out = _times(d_projected, ops.transpose(projection))
+        (d_c,) = d_cells or [None]
         d_z, d_product, d_direct, d_c = cell.backward(
-            saved, h, c, new_c, d_out, *(d_cells or [None]), clip
+            saved, h, c, new_c, d_out=d_out, d_c=d_c, clip=clip
         )
         d_h = _times(d_product, ops.transpose(kernel))
         if d_direct is not None:
@@ -207,18 +258,18 @@ def _loop_back(
 
     batch, gates = ops.shape(h)[0], kernel.shape[1]
     inputs = [d_states, states, saved, _before(h, states, keep)]
-    start = [ops.zeros_like(h)]
+    carry = [ops.zeros_like(h)]
     if c is not None:
         inputs += [cells, _before(c, cells, keep)]
-        start.append(ops.zeros_like(c))
-    start += [ops.zeros((batch, gates), 'float32')] * (1 + cell.two)
+        carry.append(ops.zeros_like(c))
+    carry += [ops.zeros((batch, gates), 'float32')] * (1 + cell.two)
     if projection is not None:
-        start.append(ops.zeros_like(h))
+        carry.append(ops.zeros_like(h))
     if keep is not None:
         inputs.append(keep)
     length = states.shape[0]
     results = ops.scan(
-        step, tuple(start), tuple(inputs), length=length, reverse=True
+        step, tuple(carry), tuple(inputs), length=length, reverse=True
     )[1]
     return results[1 + cell.has_cells :]
 
@@ -239,13 +290,10 @@ _small_loop, _small_loop_back = compiled(_loop), compiled(_loop_back)
 
 def recur(
     z: Tensor,
-    h: Tensor,
-    c: Tensor | None,
-    kernel: Tensor,
+    start: Carried,
+    weights: Weights,
     *,
     cell: str,
-    bias: Tensor | None = None,
-    projection: Tensor | None = None,
     keep: Tensor | None = None,
     clip: float | None = None,
     dtype: str = 'float32',
@@ -258,14 +306,12 @@ def recur(
 
     Args:
         z: [T, B, G C] float32.
-        h: [B, D] float32, the state before the first token.
-        c: [B, C] float32 of `lstm`, else None.
-        kernel: [D, G C] float32, U.
-        bias: [G C] float32, added to the product with the state.
-        projection: [C, D] float32 of `lstm`.
+        start: state before the first token.
+        weights: kernels in the compute dtype.
+        cell: name in CELLS.
         keep: [T, B, 1] float32, 0 where a sequence forgets its state first.
-        clip: the largest |c'|, and |h'| if projected.
-        dtype: of the products after the loop.
+        clip: the largest |c'|, and |h'| if projected; None: no limit.
+        dtype: dtype of the products after the loop.
         key: None runs plain operations.
 
     Returns:
@@ -275,11 +321,12 @@ def recur(
     if key is None or z.shape[0] is None:
         # The gradient scans several arrays: for these Keras needs a length.
         states, *cells = _loop(
-            z, h, c, keep, kernel, bias, projection,
-            cell=cell, clip=clip, saved=False,
-        )  # fmt: skip
+            z, start, keep, weights, cell=cell, clip=clip, saved=False
+        )
         return states, cells[0][-1] if cells else None
-    loop, loop_back = _loop, _loop_back
+    loop: Callable[..., Any] = _loop
+    loop_back: Callable[..., Any] = _loop_back
+    kernel, bias, projection = weights
     if kernel.shape[0] * kernel.shape[1] <= SMALL:
         loop, loop_back = _small_loop, _small_loop_back
         kernel = to_float(kernel)
@@ -287,34 +334,36 @@ def recur(
 
     def function(*inputs):
         # Otherwise TensorFlow's tape would record the loop.
-        z, kernel, bias, projection = (
+        z, *arrays = (
             None if x is None else ops.stop_gradient(x) for x in inputs
         )
+        weights = Weights(*arrays)
         states, *cells, saved = loop(
-            z, h, c, keep, kernel, bias, projection,
-            cell=cell, clip=clip, saved=True,
-        )  # fmt: skip
+            z, start, keep, weights, cell=cell, clip=clip, saved=True
+        )
+        passed = Passed(states, cells[0] if cells else None, saved)
 
         def grad(d_states, *_):
             d_z, *more = loop_back(
-                d_states, h, c, keep, states, cells[0] if cells else None,
-                saved, kernel, projection, cell=cell, clip=clip,
+                d_states, start, keep, passed,
+                weights=weights._replace(bias=None), cell=cell, clip=clip,
             )  # fmt: skip
             d_product = more.pop(0) if CELLS[cell].two else d_z
-            before = _before(h, states, keep)
-            d_kernel = _product(before, d_product, kernel.dtype, dtype)
-            d_bias = None if bias is None else sum_rows(d_product)
+            kind = weights.kernel.dtype
+            before = _before(start.h, states, keep)
+            d_kernel = _product(before, d_product, kind, dtype)
+            d_bias = None if weights.bias is None else sum_rows(d_product)
             d_projection = None
-            if projection is not None:
+            if weights.projection is not None:
                 o = ops.split(saved, 4, axis=-1)[3]
                 out = o * ops.tanh(cells[0])
-                d_projection = _product(out, more[0], kernel.dtype, dtype)
+                d_projection = _product(out, more[0], kind, dtype)
             return d_z, d_kernel, d_bias, d_projection
 
         return (states, *(c[-1] for c in cells)), grad
 
-    weights = map(read, (kernel, bias, projection))
-    states, *last = with_gradient(function, z, *weights)
+    arrays = map(read, (kernel, bias, projection))
+    states, *last = with_gradient(function, z, *arrays)
     return states, last[0] if last else None
 
 
@@ -342,11 +391,12 @@ class Recurrent(Layer):
         """Sets the sizes; `build()` makes the weights.
 
         Args:
-            cell: in CELLS.
+            cell: name in CELLS.
             width: D.
             cells: C of an `lstm` whose states are projected to D; None: D,
                 without a projection.
-            clip: see `recur`.
+            clip: the largest number of a cell or projected state; None: no
+                limit.
             backward: whether tokens are read from the last to the first.
 
         Raises:
@@ -421,16 +471,18 @@ class Recurrent(Layer):
             with_bias(project(x, ops.cast(self.input_kernel, x.dtype)),
                       self.input_bias)
         )  # fmt: skip
+        projection = self.projection_kernel
+        if projection is not None:
+            projection = ops.cast(projection, x.dtype)
         states, cells = recur(
             z,
-            state['hidden'],
-            state.get('cells'),
-            ops.cast(self.state_kernel, x.dtype),
+            Carried(state['hidden'], state.get('cells')),
+            Weights(
+                ops.cast(self.state_kernel, x.dtype),
+                self.state_bias,
+                projection,
+            ),
             cell=self.cell,
-            bias=self.state_bias,
-            projection=None
-            if self.projection_kernel is None
-            else ops.cast(self.projection_kernel, x.dtype),
             keep=keep,
             clip=self.clip,
             dtype=self.compute_dtype,

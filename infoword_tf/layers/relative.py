@@ -60,82 +60,92 @@ class Sight(NamedTuple):
     places: Tensor | None = None
 
 
-def sight(
-    length: Any,
-    memory: int = 0,
-    *,
-    causal: bool = False,
-    same_length: bool = False,
-    filled: Tensor | None = None,
-    block_ids: Tensor | None = None,
-    ranks: Tensor | None = None,
-    sees: Tensor | None = None,
-    segment_ids: Tensor | None = None,
-    places: Tensor | None = None,
-    queries: bool = False,
-) -> Sight:
-    """Combines all rules of attention.
+class Rules(NamedTuple):
+    """Rules by which tokens of a text attend to others, and to the memory.
 
-    Args:
+    Attributes:
         length: T.
         memory: K - T.
         causal: whether tokens see no later ones.
         same_length: whether each token sees the K - T tokens before it alone.
         filled: [B] int32: how many of the last states of the memory are of
-            tokens.
+            tokens; None: all.
         block_ids: [B, T] int32: tokens see tokens of their own block, and the
-            memory.
-        ranks, sees: [B, T] int32: i sees j where sees[i] > ranks[j].
-        segment_ids: [B, T] int32; the memory is of segment 0.
-        places: [B, Q] int32 of the queries; None: all tokens.
-        queries: whether these are of the query stream: tokens of the content
-            stream always see themselves; of the query stream only by ranks.
+            memory; None: one block.
+        ranks, sees: [B, T] int32: i sees j where sees[i] > ranks[j]; None: all.
+        segment_ids: [B, T] int32; the memory is of segment 0. None: one
+            segment.
     """
-    j = ops.arange(memory + length, dtype='int32') - memory  # [K]
-    if places is None:
-        i = ops.arange(length, dtype='int32')[None, :, None]
-    else:
-        i = places[:, :, None]
 
-    def of_queries(x):
-        """Takes numbers of queries: [B, T] -> [B, Q, 1]."""
-        x = x if places is None else ops.take_along_axis(x, places, axis=1)
-        return x[:, :, None]
+    length: Any
+    memory: int = 0
+    causal: bool = False
+    same_length: bool = False
+    filled: Tensor | None = None
+    block_ids: Tensor | None = None
+    ranks: Tensor | None = None
+    sees: Tensor | None = None
+    segment_ids: Tensor | None = None
 
-    def after_memory(allowed):
-        """Adds the memory, which all see: [B, Q, T] -> [B, Q, K]."""
-        if not memory:
-            return allowed
-        before = ((0, 0), (0, 0), (memory, 0))
-        return ops.pad(allowed, before, constant_values=True)
+    def sight(
+        self, places: Tensor | None = None, queries: bool = False
+    ) -> Sight:
+        """Combines all rules.
 
-    rules = []
-    if causal:
-        rules.append(j <= i)
-    if same_length and memory:
-        rules.append(j >= i - memory)
-    if filled is not None and memory:
-        rules.append(j >= -filled[:, None, None])
-    if block_ids is not None:
-        same = ops.equal(of_queries(block_ids), block_ids[:, None, :])
-        rules.append(after_memory(same))
-    if ranks is not None:
-        allowed = of_queries(sees) > ranks[:, None, :]
-        if not queries:
-            allowed = allowed | ops.equal(i, j[memory:])
-        rules.append(after_memory(allowed))
-    elif queries:
-        rules.append(ops.not_equal(i, j))
-    allowed = different = seeing = None
-    if rules:
-        allowed = functools.reduce(ops.logical_and, rules)[:, None]
-        if queries:
-            seeing = ops.any(allowed, axis=-1, keepdims=True)
-    if segment_ids is not None:
-        of_keys = ops.pad(segment_ids, ((0, 0), (memory, 0)))
-        different = ops.not_equal(of_queries(segment_ids), of_keys[:, None, :])
-        different = different[:, None]
-    return Sight(allowed, different, seeing, places)
+        Args:
+            places: [B, Q] int32 of the queries; None: all tokens.
+            queries: whether these are of the query stream: tokens of the
+                content stream always see themselves; of the query stream only
+                by ranks.
+        """
+        memory = self.memory
+        j = ops.arange(memory + self.length, dtype='int32') - memory  # [K]
+        if places is None:
+            i = ops.arange(self.length, dtype='int32')[None, :, None]
+        else:
+            i = places[:, :, None]
+
+        def of_queries(x):
+            """Takes numbers of queries: [B, T] -> [B, Q, 1]."""
+            x = x if places is None else ops.take_along_axis(x, places, axis=1)
+            return x[:, :, None]
+
+        def after_memory(allowed):
+            """Adds the memory, which all see: [B, Q, T] -> [B, Q, K]."""
+            if not memory:
+                return allowed
+            before = ((0, 0), (0, 0), (memory, 0))
+            return ops.pad(allowed, before, constant_values=True)
+
+        rules = []
+        if self.causal:
+            rules.append(j <= i)
+        if self.same_length and memory:
+            rules.append(j >= i - memory)
+        if self.filled is not None and memory:
+            rules.append(j >= -self.filled[:, None, None])
+        if self.block_ids is not None:
+            blocks = self.block_ids
+            same = ops.equal(of_queries(blocks), blocks[:, None, :])
+            rules.append(after_memory(same))
+        if self.ranks is not None:
+            allowed = of_queries(self.sees) > self.ranks[:, None, :]
+            if not queries:
+                allowed = allowed | ops.equal(i, j[memory:])
+            rules.append(after_memory(allowed))
+        elif queries:
+            rules.append(ops.not_equal(i, j))
+        allowed = different = seeing = None
+        if rules:
+            allowed = functools.reduce(ops.logical_and, rules)[:, None]
+            if queries:
+                seeing = ops.any(allowed, axis=-1, keepdims=True)
+        if self.segment_ids is not None:
+            of_keys = ops.pad(self.segment_ids, ((0, 0), (memory, 0)))
+            different = ops.not_equal(
+                of_queries(self.segment_ids), of_keys[:, None, :]
+            )[:, None]
+        return Sight(allowed, different, seeing, places)
 
 
 def sinusoids(
@@ -159,7 +169,7 @@ def sinusoids(
         width: D.
         causal: whether to leave out distances to later tokens.
         clamp: the largest distance, to which others are clipped; None: none.
-        longest: see `length`.
+        longest: T of the table that is sliced where T is unknown.
 
     Returns:
         [S, D] float32: distances K, K - 1, ... 1 - T, if causal ... 0.
@@ -225,9 +235,8 @@ class RelativeAttention(Layer):
         self.position_kernel = matrix(self, 'position_kernel', d, d)
         self.output_kernel = matrix(self, 'output_kernel', d, d)
         if self.segments:
-            self.segment_embeddings = table(
-                self, 'segment_embeddings', 2, h, d // h
-            )
+            shape = 2, h, d // h
+            self.segment_embeddings = table(self, 'segment_embeddings', *shape)
         if self.has_biases:
             self.biases = make_biases(self, h, d // h, self.segments)
         self.built = True
@@ -246,8 +255,7 @@ class RelativeAttention(Layer):
 
         Args:
             x: [B, T, D], the content stream, in the compute dtype.
-            streams: of each, the states [B, Q, D] of the queries, and their
-                masks.
+            streams: states [B, Q, D] of the queries of each, and their masks.
             distances: [S, D], r of `sinusoids`, with or without dropout.
             signs: [B], -1 for sequences with reversed text; None: none is.
             memory: [B, K - T, D], or None.
@@ -286,12 +294,11 @@ class RelativeAttention(Layer):
             )
             segment = None
             if self.segments and sight.different is not None:
-                segment = self._segment(q, s[0])
+                segment = self._segment(q, s[0]), sight.different
             scores = relative_scores(
                 ops.matmul(q_content, k),
                 ops.matmul(q_position, columns_of(r, blocks, length)),
                 segment,
-                different=sight.different,
                 allowed=sight.allowed,
                 places=sight.places,
                 length=length,
@@ -395,11 +402,14 @@ class RelativeBlock(Sized):
         keys = dropout.keys_of(key, 4 * len(streams))
         sites = [keys[i : i + 4] for i in range(0, len(keys), 4)]
         mixed = self.attention(
-            x, streams, distances, signs, memory, biases,
-            [keys[0] for keys in sites],
+            x, streams, distances,
+            signs=signs, memory=memory, biases=biases,
+            keys=[keys[0] for keys in sites],
         )  # fmt: skip
         return [
-            post_norm(self, output, None, states, keys[1:], self.rate)
+            post_norm(
+                self, output, None, states, keys=keys[1:], rate=self.rate
+            )
             for (states, _), output, keys in zip(
                 streams, mixed, sites, strict=True
             )

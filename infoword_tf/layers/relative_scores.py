@@ -24,10 +24,12 @@ from infoword_tf.tensors import Tensor
 
 @compiled
 def _queries(x, content_bias, position_bias, signs, *, heads, blocks):
-    return _queries_plain(x, content_bias, position_bias, signs, heads, blocks)
+    return _queries_plain(
+        x, content_bias, position_bias, signs, heads=heads, blocks=blocks
+    )
 
 
-def _queries_plain(x, content_bias, position_bias, signs, heads, blocks):
+def _queries_plain(x, content_bias, position_bias, signs, *, heads, blocks):
     length, width = x.shape[1] or ops.shape(x)[1], x.shape[-1]
     e, y = width // heads, to_float(x)
 
@@ -93,7 +95,7 @@ def split_queries(
     """
     if key is None:
         return _queries_plain(
-            x, content_bias, position_bias, signs, heads, blocks
+            x, content_bias, position_bias, signs, heads=heads, blocks=blocks
         )
 
     def function(x, content_bias, position_bias):
@@ -109,7 +111,7 @@ def split_queries(
     return with_gradient(function, x, content_bias, position_bias)
 
 
-def _by_key(x, places, batch, length, keys):
+def _by_key(x, places, *, batch, length, keys):
     """Shifts [H, n, B Q / n, S] by distance to [B, H, Q, K] by key.
 
     Without places each query's keys begin one column before those of the query
@@ -132,13 +134,14 @@ def _by_key(x, places, batch, length, keys):
     return ops.take(ops.reshape(x, (-1,)), lines * n + columns)
 
 
-def _by_query(x, places, batch, length):
+def _by_query(x, places, *, batch, length):
     """Shifts [H, n, B T / n, S] of keys by distance to [B, H, Q, T].
 
     As `_by_key` with keys and queries exchanged.
     """
     if places is None:
-        return ops.swapaxes(_by_key(x, None, batch, length, length), -1, -2)
+        by_key = _by_key(x, None, batch=batch, length=length, keys=length)
+        return ops.swapaxes(by_key, -1, -2)
     keys = ops.arange(length, dtype='int32')
     columns = (length + places[..., None] - keys)[:, None]  # [B, 1, Q, T]
     lines = _numbers(x.shape[0], batch, length)
@@ -159,7 +162,7 @@ def _numbers(*shape):
     return ops.reshape(ops.arange(size, dtype='int32'), (*shape, 1))
 
 
-def _by_distance(x, places, length, blocks, n):
+def _by_distance(x, places, *, length, blocks, n):
     """Returns the gradient of `_by_key`: [B, H, Q, K] -> [H, n, B Q / n, S]."""
     b, heads, queries, keys = ops.shape(x)
     if places is None:
@@ -181,16 +184,19 @@ def _by_distance(x, places, length, blocks, n):
 
 
 def _relative_plain(
-    content, position, segment, of_keys, different, allowed, places, length
+    content, position, segment, of_keys, *, different, allowed, places, length
 ):
+    sizes = {
+        'batch': content.shape[0] or ops.shape(content)[0],
+        'length': length,
+    }
     keys = content.shape[-1] or ops.shape(content)[-1]
-    batch = content.shape[0] or ops.shape(content)[0]
     total = to_float(content)
-    total = total + to_float(_by_key(position, places, batch, length, keys))
+    total = total + to_float(_by_key(position, places, keys=keys, **sizes))
     if segment is not None:
         total = total + ops.where(different, segment[..., None], 0.0)
     if of_keys is not None:
-        total = total + to_float(_by_query(of_keys, places, batch, length))
+        total = total + to_float(_by_query(of_keys, places, **sizes))
     return ops.cast(masked(total, allowed), content.dtype)
 
 
@@ -203,22 +209,24 @@ def _relative_grad(upstream, different, places, *, length, blocks, n):
     if different is not None:
         segment = ops.where(different, to_float(upstream), 0.0)
         segment = ops.sum(segment, axis=-1)
-    return _by_distance(upstream, places, length, blocks, n), segment
+    by_distance = _by_distance(
+        upstream, places, length=length, blocks=blocks, n=n
+    )
+    return by_distance, segment
 
 
 @compiled
 def _of_keys_grad(upstream, *, length, blocks, n):
     upstream = ops.swapaxes(upstream, -1, -2)
-    return _by_distance(upstream, None, length, blocks, n)
+    return _by_distance(upstream, None, length=length, blocks=blocks, n=n)
 
 
 def relative_scores(
     content: Tensor,
     position: Tensor,
-    segment: Tensor | None = None,
+    segment: tuple[Tensor, Tensor] | None = None,
     of_keys: Tensor | None = None,
     *,
-    different: Tensor | None = None,
     allowed: Tensor | None = None,
     places: Tensor | None = None,
     length: Any,
@@ -238,11 +246,11 @@ def relative_scores(
         position: [H, n, B Q / n, S] in the compute dtype, (q + v) r: with one
             block distances K, K - 1, ... down to 1 - T, or to 0 where later
             keys are not allowed.
-        segment: [B, H, Q] float32, added where key and query differ; or None.
+        segment: term [B, H, Q] float32, and [B, 1, Q, K] bool, True where it
+            is added, key and query being of different segments; or None.
         of_keys: [H, n, B T / n, 2 T] in the compute dtype, products of keys, of
             which none is memory, and distances to queries: -T, 1 - T, ... up
             to T - 1; or None.
-        different: [B, 1, Q, K] bool, goes with `segment`.
         allowed: [B or 1, 1, Q or 1, K] bool, True where attention is allowed,
             or without a key numbers (`attention.as_numbers`); None:
             everywhere. The gradient supposes that keys that are not
@@ -255,18 +263,19 @@ def relative_scores(
     Returns:
         [B, H, Q, K] in the compute dtype, -1e30 where not allowed.
     """
+    term, different = segment or (None, None)
+    more = {
+        'different': different,
+        'allowed': allowed,
+        'places': places,
+        'length': length,
+    }
     if key is None or not isinstance(length, int):
         # XLA needs static strides.
-        return _relative_plain(
-            content, position, segment, of_keys, different, allowed, places,
-            length,
-        )  # fmt: skip
+        return _relative_plain(content, position, term, of_keys, **more)
 
     def function(content, position, segment, of_keys):
-        scores = _relative(
-            content, position, segment, of_keys, different, allowed, places,
-            length,
-        )  # fmt: skip
+        scores = _relative(content, position, segment, of_keys, **more)
 
         def grad(upstream):
             by_distance, by_segment = _relative_grad(
@@ -290,4 +299,5 @@ def relative_scores(
 
         return scores, grad
 
-    return with_gradient(function, content, position, segment, of_keys)
+    inputs = content, position, term, of_keys
+    return with_gradient(function, *inputs)

@@ -5,6 +5,7 @@ from typing import Any
 from infoword_tf.layers import dropout, pointwise
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.dense import ACTIVATIONS
+from infoword_tf.layers.pointwise import Norm
 from infoword_tf.lazy import Layer, ops
 from infoword_tf.tensors import Tensor
 
@@ -19,16 +20,22 @@ class Scored:
     """A layer that scores states.
 
     Attributes:
-        encoder: whose states are scored.
-        columns: C.
-        pooler: NO_POOLER, or in POOLERS.
-        input_width: of the states.
+        encoder: the one whose states are scored.
+        pooler: NO_POOLER, or a name in POOLERS.
     """
 
     encoder: Any
-    columns: int
     pooler: str
-    input_width: int
+
+    @property
+    def columns(self) -> int:
+        """C."""
+        return 1
+
+    @property
+    def input_width(self) -> int:
+        """Width of the states."""
+        return self.encoder.width
 
     def make_scores(self) -> None:
         """Makes the weights."""
@@ -53,7 +60,7 @@ class Scored:
         """Scores classes: states [..., D] -> [..., C] float32.
 
         Args:
-            states: of `input_width`.
+            states: `input_width` numbers each.
             key: [2] uint32 of dropout, or None for inference.
         """
         x = self.pooled(states, key)
@@ -70,24 +77,19 @@ class Scored:
             x = x + self.pooler_bias
         x = ACTIVATIONS[self.pooler.removesuffix(NORM)](x)
         if self.pooler.endswith(NORM):
-            x = pointwise.norm(
-                x, self.pooler_gamma, None,
-                epsilon=self.encoder.arguments.get('epsilon', 1e-5),
-                dtype='float32', key=key,
-            )  # fmt: skip
+            epsilon = self.encoder.arguments.get('epsilon', 1e-5)
+            scale = Norm(self.pooler_gamma, None, epsilon)
+            x = pointwise.norm(x, scale, dtype='float32', key=key)
         return x
 
 
 class PairScore(Scored, Layer):
     """The score of a pair of texts that are encoded as one."""
 
-    columns = 1
-
     def __init__(self, encoder: Any, pooler: str, name: str = 'cross'):
         """Sets the encoder, and a dense layer of POOLERS or NO_POOLER."""
         super().__init__(name=name)
         self.encoder, self.pooler = encoder, pooler
-        self.input_width = encoder.width
 
     def build(self) -> None:
         """Makes the weights."""

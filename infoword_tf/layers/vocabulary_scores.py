@@ -8,6 +8,7 @@ from typing import Any
 from infoword_tf.layers import pointwise
 from infoword_tf.layers.attention import matrix, project, vector
 from infoword_tf.layers.fused import (
+    by_key,
     compiled,
     over_columns,
     plus_bias,
@@ -17,6 +18,7 @@ from infoword_tf.layers.fused import (
     to_float,
     with_gradient,
 )
+from infoword_tf.layers.pointwise import Norm
 from infoword_tf.lazy import ops
 from infoword_tf.tensors import Tensor
 
@@ -79,7 +81,7 @@ def vocabulary_scores(
         table: [V, D] float32.
         bias: [V] float32, or None.
         targets: [N] int32, each state's positive.
-        dtype: of the gradient's products; scores are always float32.
+        dtype: dtype of the gradient's products; scores are always float32.
         key: None runs plain operations.
 
     Returns:
@@ -90,7 +92,9 @@ def vocabulary_scores(
     biases = () if bias is None else (read(bias),)
     size = states.shape[0]
     if size is not None and size * table.shape[0] > SCORES_AT_ONCE:
-        return _chunked_scores(states, table, biases, targets, dtype, key)
+        return _chunked_scores(
+            states, table, biases, targets, dtype=dtype, key=key
+        )
 
     if key is None:
         products, positive = _score(states, table, bias, targets)
@@ -111,8 +115,9 @@ def vocabulary_scores(
 
         def grad(d_positive, d_log_sum, d_rank):
             total = _scores_grad(
-                products, bias, columns, targets, log_sum, d_positive,
-                d_log_sum, dtype=dtype,
+                products, bias, columns, targets,
+                log_sum=log_sum, d_positive=d_positive, d_log_sum=d_log_sum,
+                dtype=dtype,
             )  # fmt: skip
             return _gradients(total, states, table, biases)
 
@@ -141,13 +146,12 @@ def _gradients(total, states, table, biases):
     return to_float(d_states), to_float(d_table), *d_biases
 
 
-def _chunked_scores(states, table, biases, targets, dtype, key):
+def _chunked_scores(states, table, biases, targets, *, dtype, key):
     """Computes `vocabulary_scores` in chunks, one after another by `scan`."""
-    summarise, gradient_of = _log_sum_and_rank, _scores_grad
-    if key is None:
-        summarise, gradient_of = (
-            operation.__wrapped__ for operation in (summarise, gradient_of)
-        )
+    summarise, gradient_of = (
+        by_key(operation, key)
+        for operation in (_log_sum_and_rank, _scores_grad)
+    )
     size, width = states.shape
     chunks = -(-size * table.shape[0] // SCORES_AT_ONCE)
     chunks = min(chunks, size)
@@ -209,19 +213,19 @@ def _chunked_scores(states, table, biases, targets, dtype, key):
     return with_gradient(function, states, read(table), *biases)
 
 
-Tensor = Any
-
-
 class Transformed:
     """A layer that may have the transform.
 
     Attributes:
-        encoder: whose states are transformed, and whose sizes decide.
-        transform_activation: in layers.pointwise.FORMS; None: the encoder's.
+        encoder: the one whose states are transformed, and whose sizes decide.
+        compute_dtype: Keras' name of it.
+        transform_activation: name in layers.pointwise.FORMS; None: the
+            encoder's.
         token_bias: [V] float32.
     """
 
     encoder: Any
+    compute_dtype: str
     transform_activation: str | None = None
 
     def make_transform(self) -> None:
@@ -249,11 +253,5 @@ class Transformed:
             form=self.transform_activation or sizes['activation'],
             key=key,
         )
-        return pointwise.norm(
-            x,
-            self.gamma,
-            self.beta,
-            epsilon=sizes['epsilon'],
-            dtype=self.compute_dtype,
-            key=key,
-        )
+        scale = Norm(self.gamma, self.beta, sizes['epsilon'])
+        return pointwise.norm(x, scale, dtype=self.compute_dtype, key=key)

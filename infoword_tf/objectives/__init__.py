@@ -28,20 +28,27 @@ from infoword_tf.objectives import (
     word2vec,
     xlco,
 )
-from infoword_tf.objectives.objective import Batch, Copy, Objective
-from infoword_tf.objectives.pools import (
+from infoword_tf.objectives.candidates import (
     Pool,
     Replicas,
     Ring,
     ScatterUpdate,
+    Statistics,
     gather_pool,
     gather_vectors,
     join_pools,
     text_ids,
 )
+from infoword_tf.objectives.objective import (
+    Auxiliary,
+    Batch,
+    Copy,
+    Objective,
+    Row,
+    Vector,
+    decided,
+)
 from infoword_tf.objectives.queue import Queued
-from infoword_tf.objectives.row import Auxiliary, Row, Vector, decided
-from infoword_tf.objectives.statistics import Statistics
 from infoword_tf.settings import Setting
 from infoword_tf.views import Reads
 
@@ -87,18 +94,18 @@ class Sum(NamedTuple):
     """A weighted sum of rows that a publication trains, or that is advised.
 
     Attributes:
-        rows: with weights, as in `--objectives`.
-        settings: by flag, 'ROW.NAME' or 'VIEW.NAME', values that differ from
-            the defaults; a flag of that name wins.
+        rows: names and weights, as in `--objectives`.
+        settings: values that differ from the defaults, by flag, 'ROW.NAME' or
+            'VIEW.NAME'; a flag of that name wins.
         encoder: name in ENCODERS of the published one, which is the default.
-        of_init: by flag of a setting, the field of the config of --init whose
-            value is the default, if the setting has it.
+        of_init: fields of the config of --init whose values are defaults, by
+            flag of a setting, if the setting has the value.
         critic: the flag of what compares the two sides of pairs, which are by
             default those of an --init of that critic; None: there are none.
-        tuned: by flag, defaults of a run that starts from --init.
+        tuned: defaults of a run that starts from --init, by flag.
         epochs: the length of such a run, by default; None: of no sum of pairs.
         least: updates that such a run has at least.
-        differs: how it differs from the publication.
+        differs: differences from the publication.
     """
 
     rows: str
@@ -323,7 +330,7 @@ def check_settings(rows: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuses settings of rows that do not fit together.
 
     Args:
-        rows: by row, settings that differ from the defaults, or all.
+        rows: settings that differ from the defaults, or all, by row.
 
     Raises:
         InputError: as `Objective.check_settings`.

@@ -14,7 +14,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Shared
 from infoword_tf.objectives.queue import Queued
-from infoword_tf.settings import Setting, setting
+from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import View
 from infoword_tf.views.sentences import COPIES
@@ -26,9 +26,9 @@ class Comparing(Queued):
     """A row that compares queries with passages by a critic.
 
     Attributes:
-        critics: by name, those that it may have.
+        critics: those that it may have, by name.
         form: the critic that it has.
-        owners: by setting that a critic may lack, the view whose it is.
+        owners: views by their settings that a critic may lack.
     """
 
     critics: ClassVar[Mapping[str, type[Critic]]] = CRITICS
@@ -102,11 +102,11 @@ class Comparing(Queued):
 
 def critics_setting(
     critics: Mapping[str, type[Critic]], a: str, b: str, texts: str
-) -> Setting:
+) -> Any:
     """Makes the setting `critic` of a row.
 
     Args:
-        critics: by name.
+        critics: those that the row may have, by name.
         a, b: texts in words, once a sentence has named both.
         texts: both in words.
     """
@@ -135,10 +135,10 @@ def outcome_of_pairs(
     The bound counts b and what was drawn, K + 1 in all.
 
     Args:
-        batch: of the step.
-        row: that reads the view.
+        batch: input of the step.
+        row: name of the row that reads the view.
         scores: [N, M] float32, those of b first; M candidates of an example.
-        temperature: that divides them.
+        temperature: divisor of the scores.
         texts: S of an example, whose last S - 2 are the negatives.
     """
     view: View = batch.views[PAIRS_VIEW]
@@ -150,13 +150,13 @@ def outcome_of_pairs(
     weights = ops.reshape(view.weights[row], (-1,))
     identical = ops.equal(numbers[:, 1:], numbers[:, :1])
     result = infonce.contrast(
-        scores[:, 0],
-        scores[:, 1:],
-        ops.where(drawn, others, 0.0),
-        identical,
+        infonce.Comparison(
+            scores[:, 0], scores[:, 1:], ops.where(drawn, others, 0.0),
+            identical,
+        ),
         weights,
         drop_identical=True,
         trained=others,
-    )
+    )  # fmt: skip
     share = infonce.share(identical, others)
     return result._replace(more={'identical': ops.sum(weights * share)})

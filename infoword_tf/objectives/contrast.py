@@ -18,15 +18,14 @@ from infoword_tf.critics import OF_DOCUMENTS, Compared, Critic
 from infoword_tf.encoders import Encoded
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
+from infoword_tf.objectives.candidates import Pool
 from infoword_tf.objectives.comparing import (
     Comparing,
     critics_setting,
     needs_of,
 )
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.pools import Pool
+from infoword_tf.objectives.objective import Batch, Row, Scoring, Vector
 from infoword_tf.objectives.queue import MOMENTUM, auxiliaries, encoders
-from infoword_tf.objectives.row import Row, Scoring, Vector
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
 
@@ -166,9 +165,10 @@ class SentenceContrast(Comparing):
         """Computes Eq. 1 both ways.
 
         Args:
-            batch, candidates: of the step.
-            texts: by side, [N, F].
-            width: of the first numbers, which alone are compared; None: all.
+            batch, candidates: arguments of `score`.
+            texts: compared forms [N, F], by side.
+            width: number of the first numbers, which alone are compared;
+                None: all.
         """
         form, scale, key = self.form, self.form.scale, batch.fused_key
         texts = {x: form.part(texts[x], width) for x in self.sides}
@@ -188,7 +188,7 @@ class SentenceContrast(Comparing):
             else:
                 states = form.part(others.states, width)
                 scores = form.compared(
-                    both, states, answer == PASSAGE, width, key
+                    both, states, answer == PASSAGE, width=width, key=key
                 )
             earlier = self.score_queue(
                 batch, others, scaled[query], targets,
@@ -196,10 +196,12 @@ class SentenceContrast(Comparing):
             )  # fmt: skip
             outcomes.append(
                 infonce.contrast(
-                    positive,
-                    scores,
-                    others.others(ops.reshape(view.sequences, (-1,))),
-                    ops.equal(others.ids[None, :], targets[:, None]),
+                    infonce.Comparison(
+                        positive,
+                        scores,
+                        others.others(ops.reshape(view.sequences, (-1,))),
+                        ops.equal(others.ids[None, :], targets[:, None]),
+                    ),
                     ops.reshape(view.weights[self.row], (-1,)),
                     measured=ops.reshape(view.measured[self.row], (-1,)),
                     drop_identical=True,

@@ -28,8 +28,7 @@ from infoword_tf.objectives.masked_copies import (
     real_tokens,
     sequence_key,
 )
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Auxiliary, Row
+from infoword_tf.objectives.objective import Auxiliary, Batch, Objective, Row
 from infoword_tf.objectives.sentence_texts import (
     VIEW,
     compared_texts,
@@ -117,7 +116,9 @@ class ReplacedTokens(Objective):
         view = batch.views[VIEW]
         key = sequence_key(batch, view.ids.shape[0])
         real = real_tokens(view, self.row)
-        copy = masked_copy(key, view.ids, real, self.mask_share, self.specials)
+        copy = masked_copy(
+            key, view.ids, real, share=self.mask_share, specials=self.specials
+        )
         states = batch.encode(
             Inputs(copy.ids, view.positions, block_ids=view.block_ids),
             GENERATOR,

@@ -20,15 +20,14 @@ from typing import Any
 from infoword_tf.layers.pooling import of_texts, tokens_of, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.pools import Pool
+from infoword_tf.objectives.candidates import Pool
+from infoword_tf.objectives.objective import Batch, Row, Scoring, Vector
 from infoword_tf.objectives.queue import (
     MOMENTUM,
     Queued,
     auxiliaries,
     encoders,
 )
-from infoword_tf.objectives.row import Row, Scoring, Vector
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
@@ -136,19 +135,24 @@ class DeepInfoMax(Queued):
         counts = ops.repeat(candidates.others(view.sequences), slots, axis=0)
         identical = ops.equal(candidates.ids[None, :], targets[:, None])
         weights = ops.reshape(view.weights[self.row], (-1,))
+        comparison = infonce.Comparison(positive, scores, counts, identical)
         outcome = infonce.contrast(
-            positive, scores, counts, identical, weights, drop_identical=True,
+            comparison,
+            weights,
+            drop_identical=True,
             earlier=earlier and earlier.others,
-        )  # fmt: skip
+        )
         if batch.training:
             return outcome
         # The bound once more, over the candidates of the positive's length.
         lengths = self._lengths(view)[:, None]
-        same = ops.equal(candidates.lengths[None, :], lengths)  # [N, M]
+        of_candidates = candidates.lengths
+        assert of_candidates is not None, 'held-out candidates have lengths'
+        same = ops.equal(of_candidates[None, :], lengths)  # [N, M]
         counts = ops.where(same, counts, 0.0)
         # Of this bound the training loss is not used.
         alike = infonce.contrast(
-            positive, scores, counts, identical, weights, drop_identical=False
+            comparison._replace(counts=counts), weights, drop_identical=False
         )
         more = alike.mi, alike.ceiling
         return outcome._replace(more=dict(zip(self.more, more, strict=True)))

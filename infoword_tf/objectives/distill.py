@@ -35,8 +35,12 @@ from infoword_tf.layers.pooling import unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.label import VIEW, flat
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row, vector_of_init
+from infoword_tf.objectives.objective import (
+    Batch,
+    Objective,
+    Row,
+    vector_of_init,
+)
 from infoword_tf.objectives.span import log_softmax
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
@@ -60,8 +64,8 @@ def layer_map(map_: str, teacher: int, student: int) -> tuple[int, ...]:
     does not divide L.
 
     Args:
-        map_: in MAPS.
-        teacher, student: how many layers they have, L and k.
+        map_: name in MAPS.
+        teacher, student: numbers of their layers, L and k.
 
     Raises:
         ValueError: there is nothing to follow, or not enough.

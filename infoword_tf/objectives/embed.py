@@ -20,11 +20,10 @@ Shapes: J texts of a sequence, N = B J, W width of the teacher.
 from infoword_tf.layers.pooling import of_texts, pool, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
+from infoword_tf.objectives.candidates import Pool, gather_vectors, text_ids
 from infoword_tf.objectives.distill import Projected
 from infoword_tf.objectives.label import VIEW, flat
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.pools import Pool, gather_vectors, text_ids
-from infoword_tf.objectives.row import Row, vector_of_init
+from infoword_tf.objectives.objective import Batch, Row, vector_of_init
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
@@ -41,7 +40,7 @@ def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
         states: [B, T, D] of all tokens.
         view: `examples`.
         texts: J.
-        pooling: in POOLINGS.
+        pooling: name in POOLINGS.
 
     Returns:
         [N, D] float32, 0 for a slot without a text.
@@ -115,7 +114,7 @@ class EmbeddingContrast(StudentVectors):
             numbers_of(teacher),
             ops.reshape(view.sequences, (-1,)),
             unit(teacher),
-            ops.reshape(view.weights[self.row], (-1,)),
+            weights=ops.reshape(view.weights[self.row], (-1,)),
         )
 
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
@@ -126,10 +125,12 @@ class EmbeddingContrast(StudentVectors):
         student = unit(self.student(batch)) / self.temperature
         positive = ops.sum(student * unit(teacher), axis=1)
         outcome = infonce.contrast(
-            positive,
-            ops.matmul(student, ops.transpose(candidates.states)),
-            candidates.others(ops.reshape(view.sequences, (-1,))),
-            ops.equal(candidates.ids[None, :], numbers[:, None]),
+            infonce.Comparison(
+                positive,
+                ops.matmul(student, ops.transpose(candidates.states)),
+                candidates.others(ops.reshape(view.sequences, (-1,))),
+                ops.equal(candidates.ids[None, :], numbers[:, None]),
+            ),
             ops.reshape(view.weights[self.row], (-1,)),
             drop_identical=True,
         )

@@ -70,7 +70,7 @@ class Guided(Comparing):
         """Appends a guide's vectors, to be gathered at once.
 
         Args:
-            view: of the texts.
+            view: the one of the texts.
             texts: [N, S, F].
 
         Returns:
@@ -100,8 +100,8 @@ class Guided(Comparing):
         leaves it out, and f(a, b) is apart.
 
         Args:
-            view: of the texts.
-            sides: which of the S texts is the query, and which the answer.
+            view: the one of the texts.
+            sides: indices of the query and of the answer among the S texts.
             states: [M, G], vectors of the candidates, of length 1.
             trained: [N, M] weights of the candidates in the loss.
             identical: [N, M] bool, which are equal to the answer.

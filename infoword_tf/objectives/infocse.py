@@ -31,14 +31,19 @@ from infoword_tf.objectives.masked_copies import (
     real_tokens,
     sequence_key,
 )
-from infoword_tf.objectives.objective import Batch, Copy
-from infoword_tf.objectives.row import Auxiliary, Row, Scoring
+from infoword_tf.objectives.mlm import VocabularyTokens, check_widths
+from infoword_tf.objectives.objective import (
+    Auxiliary,
+    Batch,
+    Copy,
+    Row,
+    Scoring,
+)
 from infoword_tf.objectives.sentence_texts import (
     VIEW,
     source_of,
     text_places,
 )
-from infoword_tf.objectives.vocabulary import VocabularyTokens, check_widths
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
@@ -114,7 +119,7 @@ class AuxiliaryTokens(VocabularyTokens):
                 f'layers, and one below the last is read: 1 to {depth - 1}',
             )
         self.network = blocks_of(
-            self.encoder, self.blocks, Block, self, 'block'
+            self.encoder, self.blocks, Block, layer=self, name='block'
         )
         for block in self.network:
             block.build()
@@ -170,8 +175,8 @@ class AuxiliaryTokens(VocabularyTokens):
             sequence_key(batch, view.ids.shape[0]),
             view.ids,
             real_tokens(view, self.row),
-            self.mask_share,
-            self.specials,
+            share=self.mask_share,
+            specials=self.specials,
         )
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
@@ -183,7 +188,7 @@ class AuxiliaryTokens(VocabularyTokens):
         encoder = LOWER if self.lower == FROZEN else 'encoder'
         lower = batch.encode(
             inputs, encoder, name='masked_sentences', all_layers='below'
-        ).layers[self.at]
+        ).layer(self.at)
         if self.lower == DETACHED:
             lower = ops.stop_gradient(lower)
         return self._outcome(
@@ -228,7 +233,8 @@ class AuxiliaryTokens(VocabularyTokens):
         bias = None
         if self.output == LAYER:
             x, bias = self.transformed(x, key), self.token_bias
-        return self.among_all(batch, view, x, view.measured[self.row], bias)
+        measured = view.measured[self.row]
+        return self.among_all(batch, view, x, measured, bias=bias)
 
 
 def _reads(settings: Mapping[str, Any]) -> Reads | None:

@@ -57,6 +57,23 @@ class Candidates(NamedTuple):
     log_copies: Tensor = 0.0
 
 
+class Comparison(NamedTuple):
+    """Scores of N pairs, and of each a with M columns.
+
+    Attributes:
+        positive: [N] float32, f(a, b).
+        scores: [N, M] float32, f(a, b~).
+        counts: [N, M] float32, how many candidates a column stands for. 0
+            masks it; of tokens it is how often one was drawn.
+        identical: [N, M] bool: the column is the positive itself.
+    """
+
+    positive: Tensor
+    scores: Tensor
+    counts: Tensor
+    identical: Tensor
+
+
 class Negatives(NamedTuple):
     """Scores of N pairs, summed over candidates without the positive.
 
@@ -107,9 +124,9 @@ class Outcome(NamedTuple):
             at a: the commonest b; where tokens are drawn, as
             `Statistics.marginal` says; or any candidate.
         measured: sum of the weights of measured pairs.
-        more: of held-out text, further sums over measured pairs by name, see
+        more: further sums over measured pairs by name, of held-out text, see
             `Objective.more`.
-        predictions: of rows that read examples, answers by name: [B, J, ...]
+        predictions: answers by name of rows that read examples: [B, J, ...]
             of each example, or [B, T, ...] of each token. No sums.
         unscaled: the part of `loss` that the weight of the row does not scale;
             None: there is none.
@@ -149,8 +166,8 @@ def infonce(
     Args:
         candidates: scores over all candidates, the positive among them.
         weights: [N] float32, 0 for padding.
-        marginal: of b. None: candidates are drawn from p(b), and no b is
-            commoner than others.
+        marginal: frequencies of b. None: candidates are drawn from p(b), and
+            no b is commoner than others.
         measured: [N] float32, 1 where a does not show b; None: everywhere.
             Only these pairs count in MI, ceiling and accuracy: a copy of what
             is visible says nothing about text.
@@ -178,22 +195,9 @@ def infonce(
     )
 
 
-def negatives(
-    positive: Tensor,
-    scores: Tensor,
-    counts: Tensor,
-    identical: Tensor,
-) -> Negatives:
-    """Sums scores over columns, each of which counts `counts` times.
-
-    A count of 0 masks a column; of tokens it is how often one was drawn.
-
-    Args:
-        positive: [N] float32 scores of the positives.
-        scores: [N, M] float32 scores of the negatives.
-        counts: [N, M] float32 copies of each.
-        identical: [N, M] bool: the column is the positive itself.
-    """
+def negatives(comparison: Comparison) -> Negatives:
+    """Sums scores over columns, each of which counts `counts` times."""
+    positive, scores, counts, identical = comparison
     present = counts > 0
     log_counts = ops.where(
         present, ops.log(ops.where(present, counts, 1.0)), NEVER
@@ -213,29 +217,20 @@ def with_positive(positive: Tensor, others: Negatives) -> Candidates:
     """Adds the positives, [N] float32, to sums over other candidates."""
     return Candidates(
         positive,
-        ops.logaddexp(others.log_sum, positive),
-        ops.log1p(others.size),
-        others.rank,
-        ops.log1p(others.copies),
+        log_sum=ops.logaddexp(others.log_sum, positive),
+        log_size=ops.log1p(others.size),
+        rank=others.rank,
+        log_copies=ops.log1p(others.copies),
     )
 
 
-def over_multiset(
-    positive: Tensor,
-    scores: Tensor,
-    counts: Tensor,
-    identical: Tensor,
-) -> Candidates:
+def over_multiset(comparison: Comparison) -> Candidates:
     """Sums scores over the positive and over columns, as `negatives`."""
-    others = negatives(positive, scores, counts, identical)
-    return with_positive(positive, others)
+    return with_positive(comparison.positive, negatives(comparison))
 
 
 def contrast(
-    positive: Tensor,
-    scores: Tensor,
-    counts: Tensor,
-    identical: Tensor,
+    comparison: Comparison,
     weights: Tensor,
     marginal: Marginal | None = None,
     measured: Tensor | None = None,
@@ -247,9 +242,9 @@ def contrast(
     """Adds the positive to negatives, and sums the terms of Eq. 1 over pairs.
 
     Args:
-        positive, scores, counts, identical: as in `negatives`; the counts are
-            those of the bound: only b that are drawn as the positive is.
-        weights, marginal, measured: as in `infonce`.
+        comparison: scores of pairs and columns; the counts are those of the
+            bound: only b that are drawn as the positive is.
+        weights, marginal, measured: arguments of `infonce`.
         drop_identical: whether the training loss leaves copies of the
             positive out; the bound counts them.
         trained: [N, M] float32, `counts` of the training loss, which may
@@ -257,13 +252,13 @@ def contrast(
         earlier: [N] float32, log of the sum over a queue of exp f(a, b~), for
             the training loss alone.
     """
-    every = negatives(positive, scores, counts, identical)
+    every, positive = negatives(comparison), comparison.positive
     log_sum = every.log_sum
     if drop_identical or trained is not None:
-        trained = counts if trained is None else trained
+        trained = comparison.counts if trained is None else trained
         if drop_identical:
-            trained = ops.where(identical, 0.0, trained)
-        log_sum = negatives(positive, scores, trained, identical).log_sum
+            trained = ops.where(comparison.identical, 0.0, trained)
+        log_sum = negatives(comparison._replace(counts=trained)).log_sum
     if earlier is not None:
         log_sum = ops.logaddexp(log_sum, earlier)
     return infonce(
@@ -313,7 +308,7 @@ def unbounded(
         correct: [N] float32, 1 where the answer is right; None: there are no
             answers.
         chance: [N] float32, as in `Marginal`, or None.
-        predictions: as in `Outcome`, or None.
+        predictions: answers, see `Outcome`, or None.
     """
     total = ops.sum(weights)
     none = ops.zeros_like(total)
@@ -337,9 +332,11 @@ def average(*outcomes: Outcome) -> Outcome:
     def mean(*sums: Tensor) -> Tensor:
         return sum(sums[1:], sums[0]) / len(sums)
 
-    fields = (o.sums for o in outcomes)
+    fields = {
+        name: mean(*(getattr(o, name) for o in outcomes)) for name in SUMS
+    }
     more = {
         name: mean(*(o.more[name] for o in outcomes))
         for name in outcomes[0].more
     }
-    return Outcome(*map(mean, *fields), more)
+    return Outcome(**fields, more=more)

@@ -26,8 +26,12 @@ from infoword_tf.errors import InputError
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import NEVER
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row, vector_of_init
+from infoword_tf.objectives.objective import (
+    Batch,
+    Objective,
+    Row,
+    vector_of_init,
+)
 from infoword_tf.objectives.sentence_texts import (
     VIEW,
     sentence_numbers,

@@ -46,10 +46,14 @@ from infoword_tf.layers.pooling import of_texts, pool
 from infoword_tf.layers.scores import NO_POOLER, POOLERS, Scored
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
+from infoword_tf.objectives.candidates import Statistics
 from infoword_tf.objectives.infonce import Marginal
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row, vector_of_init
-from infoword_tf.objectives.statistics import Statistics
+from infoword_tf.objectives.objective import (
+    Batch,
+    Objective,
+    Row,
+    vector_of_init,
+)
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
@@ -72,7 +76,6 @@ def flat(x: Tensor) -> Tensor:
 class Scorer(Scored, Objective):
     """Scores of states: perhaps a dense layer, and C columns."""
 
-    columns: int = 1
     pooler: str = setting(
         NO_POOLER,
         'Activation of a dense layer before the output layer (BERT: tanh, '
@@ -85,11 +88,6 @@ class Scorer(Scored, Objective):
         'Use a learned scalar mix of all layers (ELMo) instead of the last '
         'layer.',
     )
-
-    @property
-    def input_width(self) -> int:
-        """Width of the states that are scored."""
-        return self.encoder.width
 
     def build(self) -> None:
         """Makes the layers."""
@@ -168,7 +166,7 @@ class Head(Scorer):
             batch.layers(VIEW),
             view.block_ids,
             texts,
-            batch.fused_key,
+            key=batch.fused_key,
         )
         states = ops.reshape(states, (-1, texts // slots, states.shape[-1]))
         return self.class_scores(states, self.dropout_key(batch))
@@ -312,7 +310,9 @@ class Scores(Head):
         """True for CoSENT."""
         return self.loss == COSENT
 
-    def candidates(self, batch: Batch) -> tuple[Tensor, ...] | None:
+    def candidates(
+        self, batch: Batch
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
         """Gathers numbers, b and weights of the global batch, [M] each.
 
         For CoSENT; None otherwise.
@@ -327,7 +327,7 @@ class Scores(Head):
         )
 
     def score(
-        self, batch: Batch, candidates: tuple[Tensor, ...] | None
+        self, batch: Batch, candidates: tuple[Tensor, Tensor, Tensor] | None
     ) -> infonce.Outcome:
         """Computes squared errors; or CoSENT, as the loss of every example."""
         numbers = self.vectors_of(batch)['numbers']
@@ -353,7 +353,7 @@ def cosent(
     Args:
         numbers, targets: [M] float32.
         weights: [M] float32, 0 for padding.
-        scale: of differences.
+        scale: factor of differences.
     """
     wrong = scale * (numbers[:, None] - numbers[None, :])
     pairs = ops.logical_and(

@@ -24,14 +24,13 @@ from infoword_tf.encoders.rnn import CELLS
 from infoword_tf.layers.attention import table
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.row import Row, Scoring, Vector
-from infoword_tf.objectives.vocabulary import (
+from infoword_tf.objectives.mlm import (
     DrawnCandidates,
     SampledTokens,
     VocabularyTokens,
     check_widths,
 )
+from infoword_tf.objectives.objective import Batch, Row, Scoring, Vector
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
@@ -44,7 +43,10 @@ VIEWS = {STREAM: VIEW, EXAMPLES: 'examples'}  # by `CausalTokens.reads`
 class NextTokens(SampledTokens):
     """Rows of next words: f over the vocabulary at every place."""
 
-    view = VIEW
+    @property
+    def view(self) -> str:
+        """The name of the view that is read."""
+        return VIEW
 
     def build(self) -> None:
         """Makes the bias of each token."""
@@ -66,9 +68,9 @@ class NextTokens(SampledTokens):
             candidates,
             batch,
             view,
-            batch.states(self.view),
-            view.measured[self.row],
-            self.token_bias,
+            x=batch.states(self.view),
+            measured=view.measured[self.row],
+            bias=self.token_bias,
         )
 
 
@@ -184,9 +186,9 @@ class BothNeighbours(SampledTokens):
             candidates,
             batch,
             view,
-            ops.concatenate(halves, axis=1),  # [B, 2 T, D / 2]
-            view.measured[self.row],
-            self.token_bias,
+            x=ops.concatenate(halves, axis=1),  # [B, 2 T, D / 2]
+            measured=view.measured[self.row],
+            bias=self.token_bias,
         )
 
 

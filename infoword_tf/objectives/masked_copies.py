@@ -21,7 +21,7 @@ class MaskedCopy(NamedTuple):
 
     Attributes:
         ids: [B, T] int32.
-        places: [B, P] int32, of masked tokens.
+        places: [B, P] int32, those of masked tokens.
         weights: [B, P] float32, 0 where a sequence has fewer.
         targets: [B, P] int32, the tokens before masking.
         hidden: [B, P] float32, 1 where [MASK] is shown.
@@ -40,7 +40,7 @@ def real_tokens(view: View, row: str) -> Tensor:
     And for whole sequences that fill up a replica's share, of weight 0.
 
     Args:
-        view: of sentences, with targets [B, J, S] and weights [B, J] of the
+        view: sentences, with targets [B, J, S] and weights [B, J] of the
             row.
     """
     _, slots, texts = view.targets[row].shape
@@ -52,7 +52,7 @@ def sequence_key(batch: Batch, size: int) -> Tensor:
     """Returns a key that draws for a replica as for the global batch.
 
     Args:
-        batch: of the step; the key of a microbatch already says which
+        batch: input of the step; the key of a microbatch already says which
             sequences it has.
         size: B of the replica.
     """
@@ -71,10 +71,11 @@ def masked_copy(
     The published codes draw each token by itself, so that the number varies.
 
     Args:
-        key: of `sequence_key`.
+        key: result of `sequence_key`.
         ids: [B, T] int32.
         real: [B, T] bool, False for padding.
-        share: of the tokens.
+        share: share of the tokens.
+        specials: properties of the vocabulary.
     """
     b, t = ids.shape
     special = [ops.equal(ids, i) for i in (specials.cls_id, specials.sep_id)]

@@ -23,8 +23,7 @@ from typing import ClassVar
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row
+from infoword_tf.objectives.objective import Batch, Objective, Row
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
 
@@ -134,10 +133,12 @@ class NextSentenceNce(Objective):
         scores = ops.reshape(scores, (-1, others.shape[1]))  # [B, n]
         numbers = view.targets[self.row]  # [B, 1 + n]
         return infonce.contrast(
-            positive[:, 0],
-            scores,
-            ops.ones_like(scores),
-            ops.equal(numbers[:, 1:], numbers[:, :1]),
+            infonce.Comparison(
+                positive[:, 0],
+                scores,
+                ops.ones_like(scores),
+                ops.equal(numbers[:, 1:], numbers[:, :1]),
+            ),
             view.weights[self.row][:, 0],
             drop_identical=False,
         )

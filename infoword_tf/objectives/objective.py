@@ -5,20 +5,27 @@ a file of its own). The trainer draws the row's views, encodes each view once
 for all rows that share it, and hands a `Batch` to each.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from infoword_tf.config import Layout
+from infoword_tf.encoders import ENCODERS, able
 from infoword_tf.encoders.encoder import Encoded, Encoder
 from infoword_tf.errors import InputError
 from infoword_tf.lazy import Layer, Variable, ops
+from infoword_tf.objectives.candidates import Replicas, Statistics
 from infoword_tf.objectives.infonce import Outcome
-from infoword_tf.objectives.pools import Replicas
-from infoword_tf.objectives.statistics import Statistics
-from infoword_tf.settings import Configurable
+from infoword_tf.settings import Configurable, Setting
 from infoword_tf.tensors import Tensor
-from infoword_tf.views import Specials, View
+from infoword_tf.views import VIEWS, Reads, Specials, View, root
+
+T = TypeVar('T')
+Settings = Mapping[str, Any]
+# What a setting may decide: a value, or a function of the row's settings.
+Decided: TypeAlias = T | Callable[[Settings], T]
 
 
 class Copy(NamedTuple):
@@ -44,22 +51,22 @@ class Batch(NamedTuple):
     """The input of a row in a step: a replica's share of the global batch.
 
     Attributes:
-        views: by name, the views of the run.
-        encoded: by view and encoder, the output of each pass at the places of
-            the row.
+        views: views of the run, by name.
+        encoded: output of each pass at the places of the row, by view and
+            encoder.
         statistics: counts of tokens.
-        replicas: to share candidates with.
+        replicas: all that share candidates.
         key: [2] uint32 of the row in this step, the same on all replicas and
             for all held-out batches: for what the objective itself draws.
         training: False for held-out text, where plain operations run.
-        state: by name, what `Objective.update_state` returned in the step
-            before.
-        limit: of held-out text, M: each pair uses the first M candidates
-            that come from other sequences. None: all.
-        scorer_batch: of a row with a `Row.scored_by`, the batch of that row:
-            its scores are then the same, dropout and all.
-        vectors: of a batch that was encoded in microbatches, their
-            `Objective.vectors`, concatenated; nothing is `encoded` then.
+        state: result of `Objective.update_state` in the step before, by name.
+        limit: M of held-out text: each pair uses the first M candidates that
+            come from other sequences. None: all.
+        scorer_batch: batch of the row `Row.scored_by`, if any, whose scores
+            are then the same, dropout and all.
+        vectors: `Objective.vectors` of all microbatches, concatenated, of a
+            batch that was encoded in these; nothing is `encoded` then. None:
+            it was encoded at once.
         encode: encodes what the row has made in this step, such as a text in
             which a generator chose words: (inputs, encoder, name) and by
             keyword what `Encoder.call` takes -> `Encoded`. The name is that
@@ -86,7 +93,7 @@ class Batch(NamedTuple):
         Args:
             view: one that the row reads.
             encoder: one of `Reads.encoders`.
-            pass_index: which of `Reads.passes`.
+            pass_index: number of a pass, below `Reads.passes`.
         """
         return self.encoded[view][encoder][pass_index].states
 
@@ -95,9 +102,9 @@ class Batch(NamedTuple):
     ) -> Sequence[Tensor]:
         """Returns L + 1 times [B, P, D], embeddings first; see `Reads.layers`.
 
-        L times where these are 'below'.
+        L times where these are 'below', and none where they are not read.
         """
-        return self.encoded[view][encoder][pass_index].layers
+        return self.encoded[view][encoder][pass_index].layers or []
 
     @property
     def fused_key(self) -> Tensor | None:
@@ -122,12 +129,9 @@ class Objective(Configurable, Layer):
             accuracy, and the row is compared by its loss.
         more: names of further measures of held-out text; `build` sets it where
             a setting decides it.
-        needs_whole_batch: whether microbatches cannot be encoded one by one.
         steps: updates of the run; 0: of none.
-        init_complaint: the complaint about a run that has no --init with the
-            row's weights; empty where it needs none.
-        auxiliaries: by name, the auxiliary encoders, which own their weights.
-        auxiliary_rows: by auxiliary encoder of a workdir, the rows of that
+        auxiliaries: auxiliary encoders, by name, which own their weights.
+        auxiliary_rows: rows of a workdir, by the auxiliary encoder of that
             workdir, likewise.
         dense: layers over the vector of a text, which the model owns.
         no_decay, not_exported: paths of weights that do not decay, and of
@@ -138,9 +142,7 @@ class Objective(Configurable, Layer):
     contrasts: ClassVar[bool] = False
     ranked: ClassVar[bool] = True
     more: tuple[str, ...] = ()
-    needs_whole_batch: bool = False
     steps: int = 0
-    init_complaint: str = ''
 
     def __init__(
         self,
@@ -155,8 +157,8 @@ class Objective(Configurable, Layer):
 
         Args:
             row: its name in TABLE.
-            encoder: what it scores with.
-            specials: of the vocabulary.
+            encoder: encoder whose states it scores.
+            specials: properties of the vocabulary.
             dtype: Keras dtype policy.
             **chosen: settings that differ from their defaults.
 
@@ -173,6 +175,19 @@ class Objective(Configurable, Layer):
         self.dense: list[Any] = []
         self.no_decay: set[str] = set()
         self.not_exported: set[str] = set()
+
+    @property
+    def needs_whole_batch(self) -> bool:
+        """True if microbatches cannot be encoded one by one."""
+        return False
+
+    @property
+    def init_complaint(self) -> str:
+        """Complaint about a run that has no --init with the row's weights.
+
+        Empty where it needs none.
+        """
+        return ''
 
     @classmethod
     def check_settings(
@@ -240,8 +255,8 @@ class Objective(Configurable, Layer):
         Args:
             name: last part of its path, by which the optimizer knows whether
                 it decays: a kernel or embeddings.
-            *shape: of it.
-            initializer: of what is no matrix.
+            *shape: sizes of it.
+            initializer: name of the first values of what is no matrix.
             trained: whether gradients change it.
             decayed: False: it does not decay, whatever its name.
             exported: whether workdirs and exports hold it; checkpoints do.
@@ -329,8 +344,8 @@ class Objective(Configurable, Layer):
         (Not `call`: a layer's call would cast candidates to its own dtype.)
 
         Args:
-            batch: of the step.
-            candidates: what `candidates` returned.
+            batch: input of the step.
+            candidates: result of `candidates`.
 
         Returns:
             Sums over this replica's pairs.
@@ -360,3 +375,233 @@ class Shared:
     def __getattr__(self, name: str) -> Any:
         """Returns an attribute of the layer."""
         return getattr(self._layer, name)
+
+
+# What a model can be asked because of a row; and, for complaints, what the
+# rows of a model lack that cannot be asked. Every model gives vectors of texts.
+ANSWERS = {
+    'vectors': 'have learned no weights',  # of states, for their mean
+    'blanks': 'fill no blanks',
+    'blanks_by_counts': 'fill no blanks',  # with those of the training text
+    'next': 'score no next token',
+    'classes': 'know no labels',
+    'numbers': 'know no scores',
+    'spans': 'answer nothing',
+    'tags': 'label no words',
+}
+
+
+def decided(value: Decided[T], settings: Settings) -> T:
+    """Evaluates a `Decided` value for settings of a row."""
+    return value(settings) if callable(value) else value
+
+
+class Vector(NamedTuple):
+    """Pooling of a text to a vector, and comparison of two vectors.
+
+    Attributes:
+        pooling: name in layers.pooling.POOLINGS.
+        similarity: 'cosine' or 'dot'.
+        layout: name in text.layout.LAYOUTS of what stands around a text that
+            is encoded alone. All rows of a sum have the same.
+        priority: rank among the rows of a sum, 0 to 4: the highest decides.
+        dense: activations of layers over the pooled vector, as wide as it is,
+            where --init has none.
+        keeps: whether dense layers, normalisation and prompts of --init stay.
+        critic: name in critics.CRITICS of what compares two texts by default.
+        head: settings of the row that decide the critic's head; None: it has
+            none.
+    """
+
+    pooling: str = 'mean'
+    similarity: str = 'cosine'
+    layout: str | Layout = 'bert'
+    priority: int = 0
+    dense: tuple[str, ...] = ()
+    keeps: bool = False
+    critic: str = 'cosine'
+    head: Mapping[str, Any] | None = None
+
+
+def vector_of_init(settings: Settings) -> None:
+    """Returns None: texts are pooled as in the workdir of --init."""
+    del settings
+
+
+class Auxiliary(NamedTuple):
+    """An auxiliary encoder of a row: momentum, frozen or further trained.
+
+    It has the trained encoder's sizes, or those of its workdir, and is never
+    exported.
+
+    Attributes:
+        workdir: source of the weights that it begins with; it has that
+            workdir's sizes and rows (`Objective.auxiliary_rows`). None: it is
+            `copied`, or drawn anew.
+        answers: one of these (`Row.answers`) that workdir must give.
+        copied: whether it begins as a copy of the trained encoder, after that
+            has what --init gives; momentum encoders do.
+        arguments: differences from the trained encoder, or from that of its
+            workdir.
+        frozen: whether no gradient changes it.
+        momentum: share that stays in each update of a momentum encoder: a
+            moving average of the trained one, which starts as its copy and
+            moves by 1 - momentum. None: it is no momentum encoder.
+        dropout: whether it drops, as the trained one does.
+        saved: whether checkpoints hold it; one that is not is made anew, from
+            its workdir or the run's seed.
+    """
+
+    workdir: str | None = None
+    answers: tuple[str, ...] = ()
+    copied: bool = False
+    arguments: Mapping[str, Any] = {}
+    frozen: bool = True
+    momentum: float | None = None
+    dropout: bool = False
+    saved: bool = True
+
+
+class Scoring(NamedTuple):
+    """The scores of a row in a step, for `Row.products`.
+
+    Attributes:
+        row: its name.
+        settings: those of the row.
+        views: views of the global batch, by name.
+        batch_size: B.
+        width: D of the encoder.
+        vocab_size: V.
+    """
+
+    row: str
+    settings: Settings
+    views: Mapping[str, View]
+    batch_size: int
+    width: int
+    vocab_size: int
+
+    def all_pairs(self, candidates: int | None = None) -> int:
+        """Counts the products of all targets with M candidates, V if None.
+
+        And those of a dense layer before the scores (`transform`).
+        """
+        (view,) = (v for v in self.views.values() if self.row in v.targets)
+        columns = self.vocab_size if candidates is None else candidates
+        if self.settings.get('transform'):
+            columns += self.width
+        return view.targets[self.row].size * self.width * columns
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of the table (Kong et al. 2019, Table 1).
+
+    What a setting may decide is a value here, or a function of the row's
+    settings that gives one: see `decided`.
+
+    Attributes:
+        objective: the class; its fields are the row's settings.
+        a, b, relation: the two views and p(a, b), in words.
+        candidates: B~, in words.
+        views: wishes, by name in VIEWS; None: that view is not read.
+        needs: names in encoders.ABILITIES, asked of an encoder, which is from
+            scratch the first of ENCODERS that all rows of a sum allow.
+        heldout_candidates: M, the candidates that all held-out pairs share;
+            None for the vocabulary, or where each batch has its own.
+        vector: way from a text to a vector; None as its answer: that of the
+            encoder that the run started from.
+        auxiliaries: auxiliary encoders of the row, by name.
+        scored_by: the row whose scores this one reads, see
+            `Batch.scorer_batch`. It is built even where its weight is 0.
+        answers: names in ANSWERS of what a trained model can be asked because
+            of it.
+        init_advice: advice before a run without --init, to stand after the
+            row's name; '': none.
+        begins_as: the row whose weights it takes where --init has none of its
+            own, or that of another row that begins so.
+        public_head: name in weights.heads.HEADS of its head in public models;
+            None: they have none.
+        taught_by: the row that learns a teacher's outputs by its scores.
+        of_tokens: whether it scores each token, or place, of a text.
+        products: counts the multiplications of a step's scores, forward, for
+            benchmarks/step.py; None: no benchmark makes its text.
+    """
+
+    objective: type[Objective]
+    a: str
+    b: str
+    relation: str
+    candidates: str
+    views: Mapping[str, Decided[Reads | None]]
+    needs: Decided[tuple[str, ...]] = ('alone', 'both_sides')
+    heldout_candidates: Decided[int | None] = None
+    vector: Decided[Vector | None] = Vector()
+    auxiliaries: Decided[Mapping[str, Auxiliary]] = dataclasses.field(
+        default_factory=dict
+    )
+    scored_by: str | None = None
+    answers: tuple[str, ...] = ()
+    init_advice: Decided[str] = ''
+    begins_as: str | None = None
+    public_head: str | None = None
+    taught_by: str | None = None
+    of_tokens: bool = False
+    products: Callable[[Scoring], int] | None = None
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """Settings that a run may choose: of the row and of the views."""
+        settings = dict(self.objective.settings)
+        for view in self.views:
+            settings |= VIEWS[root(view)].settings
+        return settings
+
+    @property
+    def view_of(self) -> dict[str, str]:
+        """View of each setting that is a view's: the one that draws."""
+        views = map(root, self.views)
+        return {name: view for view in views for name in VIEWS[view].settings}
+
+    def encoders(self, settings: Settings) -> dict[str, dict[str, Any]]:
+        """Returns the encoders that the row allows, with the fixed arguments.
+
+        A setting about an argument allows the encoders that have that argument;
+        its default allows the others too.
+
+        Args:
+            settings: all those of the row.
+        """
+        allowed = {}
+        for encoder, arguments in able(decided(self.needs, settings)).items():
+            lacking = False
+            for name, known in self.settings.items():
+                fixed = known.encoder.get(settings[name], {})
+                for argument, value in fixed.items():
+                    if argument in ENCODERS[encoder].settings:
+                        arguments[argument] = value
+                    else:
+                        lacking |= settings[name] != known.default
+            if not lacking:
+                allowed[encoder] = arguments
+        return allowed
+
+    def reads(
+        self, settings: Settings, contextual: bool = True
+    ) -> dict[str, Reads]:
+        """Returns the `Reads` of each view that the row reads.
+
+        Args:
+            settings: those of the row.
+            contextual: whether the encoder is. One that is not has no pooled
+                state such as [CLS]: a row that wants it gets all states.
+        """
+        wishes = {}
+        for view, choice in self.views.items():
+            reads: Reads | None = decided(choice, settings)
+            if reads is None:
+                continue
+            if reads.where == 'example' and not contextual:
+                reads = reads._replace(everywhere=True)
+            wishes[view] = reads
+        return wishes

@@ -12,9 +12,8 @@ predicted, the last ones of the order; see `views.permuted`.
 
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.row import Row, Scoring, Vector
-from infoword_tf.objectives.vocabulary import VocabularyTokens
+from infoword_tf.objectives.mlm import VocabularyTokens
+from infoword_tf.objectives.objective import Batch, Row, Scoring, Vector
 from infoword_tf.views import Reads
 
 VIEW = 'permuted'
@@ -34,7 +33,7 @@ class PermutedTokens(VocabularyTokens):
         view = batch.views[VIEW]
         measured = ops.ones_like(view.weights[self.row])
         return self.among_all(
-            batch, view, batch.states(VIEW), measured, self.token_bias
+            batch, view, batch.states(VIEW), measured, bias=self.token_bias
         )
 
 

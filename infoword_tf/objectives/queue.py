@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 from infoword_tf.errors import InputError
 from infoword_tf.layers.queue_scores import QueueScores, queue_scores
 from infoword_tf.lazy import ops
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.pools import Pool, Ring, gather_pool, text_ids
-from infoword_tf.objectives.row import Auxiliary
+from infoword_tf.objectives.candidates import Pool, Ring, gather_pool, text_ids
+from infoword_tf.objectives.objective import Auxiliary, Batch, Objective
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import View
@@ -109,9 +108,9 @@ class Queued(Objective):
         """Sums the scores over a pool's queue; None without a queue.
 
         Args:
-            batch: of the step.
-            pool: as of `with_queue`.
-            queries, targets: of `queue_scores`.
+            batch: input of the step.
+            pool: result of `with_queue`.
+            queries, targets: arguments of `queue_scores`.
             **more: likewise, `sharpness` and `finish`.
         """
         if pool.earlier is None:
@@ -119,7 +118,7 @@ class Queued(Objective):
         earlier = pool.earlier
         return queue_scores(
             queries, earlier.states, earlier.ids, earlier.weights > 0,
-            targets, key=batch.fused_key, **more,
+            targets=targets, key=batch.fused_key, **more,
         )  # fmt: skip
 
     def tokens_of_texts(self, view: View) -> tuple[Tensor, Tensor]:
@@ -139,7 +138,7 @@ class Queued(Objective):
     def pool_of(self, batch: Batch, view: View, vectors: Tensor) -> Pool:
         """Gathers vectors [B, J, D] of the b of a view over the replicas."""
         pool = gather_pool(
-            view, self.row, batch.replicas, batch.limit, vectors
+            view, self.row, batch.replicas, batch.limit, states=vectors
         )
         if not self.queue:
             return pool

@@ -23,6 +23,7 @@ from infoword_tf.critics import CRITICS, Critic
 from infoword_tf.errors import InputError
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
+from infoword_tf.objectives.candidates import Pool, gather_vectors, join_pools
 from infoword_tf.objectives.comparing import (
     PAIRS_VIEW,
     critics_setting,
@@ -30,10 +31,8 @@ from infoword_tf.objectives.comparing import (
     outcome_of_pairs,
 )
 from infoword_tf.objectives.guided import Guided
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.pools import Pool, gather_vectors, join_pools
+from infoword_tf.objectives.objective import Batch, Row, Vector
 from infoword_tf.objectives.queue import MOMENTUM, auxiliaries
-from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.objectives.sentence_texts import (
     KEYS,
     VIEW,
@@ -57,9 +56,9 @@ class SharedCandidates(NamedTuple):
     """Candidates of a batch, and the norms of a projector.
 
     Attributes:
-        pools: by the side of the answer, 'a' or 'b', its candidates.
-        norms: of held-out text, for 'texts' and 'keys', the moments of a
-            projector over all of it; {}: those of the batch are used.
+        pools: candidates by the side of the answer, 'a' or 'b'.
+        norms: moments of a projector over all held-out text, for 'texts' and
+            'keys'; {}: those of the batch are used.
     """
 
     pools: dict[str, Pool]
@@ -247,7 +246,7 @@ class SimCSE(Guided):
                 mine,
                 sequences,
                 texts[:, text],
-                text_weights(view, self.row, mine),
+                weights=text_weights(view, self.row, mine),
                 kind=text,
             )
 
@@ -276,11 +275,11 @@ class SimCSE(Guided):
         vectors, and of no candidates but other answers of the batch: other a
         for an a, other b for a b.
         """
-        if self.form.of_pairs:
+        if candidates is None:
             states = batch.states(PAIRS_VIEW)[:, :, 0]  # [N, M, D]
             return outcome_of_pairs(
                 batch, self.row, self.form.pair_scores(batch, states),
-                self.temperature, self.pairs,
+                temperature=self.temperature, texts=self.pairs,
             )  # fmt: skip
         texts = self._texts(batch, candidates.norms)
         outcome = self._score(batch, texts, candidates.pools)
@@ -312,21 +311,24 @@ class SimCSE(Guided):
         for side, query, answer in (('b', 0, 1), ('a', 1, 0)):
             if side not in pools:
                 continue
-            others, states = pools[side], pools[side].states
+            others = pools[side]
+            states, kinds = others.states, others.kinds
+            assert states is not None and kinds is not None, 'see `candidates`'
             a_and_b = texts[:, 0], texts[:, 1]
             trained = others.others(sequences)
-            counts = others.others(sequences, others.kinds[None] == answer)
+            counts = others.others(sequences, kinds[None] == answer)
             identical = ops.equal(others.ids[None], numbers[:, answer, None])
             more = {}
             if self.guide:
                 trained, spared = self.spared(
-                    view, (query, answer), states[:, wide:], trained, identical
-                )
+                    view, (query, answer), states[:, wide:],
+                    trained=trained, identical=identical,
+                )  # fmt: skip
                 more['guided'] = ops.sum(weights * spared)
                 states = states[:, :wide]
             scores = self.form.compared(
-                a_and_b, self.form.part(states, prefix), side == 'b', prefix,
-                batch.fused_key,
+                a_and_b, self.form.part(states, prefix), side == 'b',
+                width=prefix, key=batch.fused_key,
             )  # fmt: skip
             positive = self.form.paired(*a_and_b, prefix) / self.temperature
             earlier = self.score_queue(
@@ -340,10 +342,9 @@ class SimCSE(Guided):
                 ops.where(identical, 0.0, trained), scores, earlier
             )
             outcome = infonce.contrast(
-                positive,
-                scores / self.temperature,
-                counts,
-                identical,
+                infonce.Comparison(
+                    positive, scores / self.temperature, counts, identical
+                ),
                 weights,
                 drop_identical=True,
                 trained=hard,
@@ -389,7 +390,7 @@ class SimCSE(Guided):
             numbers[:, 1],
             sequences,
             self.form.finished(batch, of_b, keys),
-            of_b.weights,
+            weights=of_b.weights,
         )
         return self.enqueue(batch, pool)
 

@@ -32,12 +32,17 @@ import numpy as np
 from infoword_tf.layers import pointwise
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.block import take
+from infoword_tf.layers.pointwise import Norm
 from infoword_tf.layers.scores import NO_POOLER, NORM, Scored
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import NEVER
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row, vector_of_init
+from infoword_tf.objectives.objective import (
+    Batch,
+    Objective,
+    Row,
+    vector_of_init,
+)
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
@@ -152,11 +157,6 @@ class Spans(Scored, Objective):
     )
 
     @property
-    def input_width(self) -> int:
-        """D."""
-        return self.encoder.width
-
-    @property
     def conditional(self) -> bool:
         """True if last places are scored for a first place."""
         return self.end == CONDITIONAL
@@ -209,7 +209,7 @@ class Spans(Scored, Objective):
             x: [B, T, D] float32.
             firsts: [B, J] int32, a first place of each example.
             token: [B, T] int32, the example that each token belongs to.
-            key: of fused operations; None: plain operations.
+            key: key of fused operations; None: plain operations.
 
         Returns:
             [B, T] float32.
@@ -220,9 +220,7 @@ class Spans(Scored, Objective):
         inner = ops.matmul(x, kernel[:d]) + take(first, token)
         inner = pointwise.norm(
             ops.tanh(inner + self.inner_bias),
-            self.gamma,
-            self.beta,
-            epsilon=_EPSILON,
+            Norm(self.gamma, self.beta, _EPSILON),
             dtype='float32',
             key=key,
         )
@@ -267,8 +265,9 @@ class Spans(Scored, Objective):
         )
         ends = [
             _one_end(
-                slots, scores[i], targets[:, :, i], training[i], measured[i]
-            )
+                slots, scores[i], targets[:, :, i],
+                training=training[i], measured=measured[i],
+            )  # fmt: skip
             for i in range(2)
         ]
         # Of an answer that is no candidate neither end counts.
@@ -321,7 +320,7 @@ class Spans(Scored, Objective):
         scores, places = ops.top_k(predictions, STARTS)
         places = ops.minimum(places, ops.shape(x)[1] - 1)
 
-        def last(firsts: Tensor) -> Tensor:
+        def lasts(firsts: Tensor) -> Tensor:
             """Computes log-probabilities of last places, [B, T]."""
             scores = self.ends_after(x, firsts, slots.token)
             total = _log_sum(slots.candidates, scores)  # [B, J]
@@ -331,12 +330,12 @@ class Spans(Scored, Objective):
             'starts': places - slots.first[:, :, None],
             'first': scores,
             'last': ops.stack(
-                [last(places[:, :, i]) for i in range(STARTS)], axis=-1
+                [lasts(places[:, :, i]) for i in range(STARTS)], axis=-1
             ),
         }
         if self.null:
             both = _at(first, slots.nowhere) + take(
-                last(slots.nowhere)[:, :, None], slots.nowhere
+                lasts(slots.nowhere)[:, :, None], slots.nowhere
             )[:, :, 0]
             predictions['nowhere'] = both
         return predictions
@@ -374,9 +373,9 @@ def slots_of(context: Tensor, nowhere: Tensor, tokens: Any) -> Slots:
         context,
         candidates,
         nowhere,
-        ops.cast(ops.argmax(context, axis=2), 'int32'),
-        ops.sum(ops.cast(context, 'int32'), axis=2),
-        ops.cast(ops.argmax(candidates, axis=1), 'int32'),
+        first=ops.cast(ops.argmax(context, axis=2), 'int32'),
+        size=ops.sum(ops.cast(context, 'int32'), axis=2),
+        token=ops.cast(ops.argmax(candidates, axis=1), 'int32'),
     )
 
 

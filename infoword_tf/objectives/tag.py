@@ -28,8 +28,12 @@ from infoword_tf.layers.crf import Crf, chains_of
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.label import VIEW, Scorer, flat
-from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.row import Row, Settings, vector_of_init
+from infoword_tf.objectives.objective import (
+    Batch,
+    Row,
+    Settings,
+    vector_of_init,
+)
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
@@ -110,8 +114,9 @@ class Tags(Scorer):
     def scores_of(
         self,
         states: Tensor,
-        layers: Sequence[Tensor] | None,
+        layers: Sequence[Tensor],
         block_ids: Tensor,
+        *,
         fused_key: Tensor | None = None,
         key: Tensor | None = None,
     ) -> Tensor:
@@ -119,9 +124,9 @@ class Tags(Scorer):
 
         Args:
             states: [B, T, D].
-            layers: L + 1 times [B, T, D], where they are read.
+            layers: L + 1 times [B, T, D], or none where they are not read.
             block_ids: [B, T] int32, of texts; a BiLSTM stays inside.
-            fused_key, key: of fused operations and of dropout; None for
+            fused_key, key: keys of fused operations and of dropout; None:
                 inference.
         """
         if self.mix:
@@ -138,10 +143,10 @@ class Tags(Scorer):
         """Scores the labels of every token of the view: [B, T, C] float32."""
         return self.scores_of(
             batch.states(VIEW),
-            batch.layers(VIEW) if self.layers else None,
+            batch.layers(VIEW) if self.layers else [],
             batch.views[VIEW].block_ids,
-            batch.fused_key,
-            self.dropout_key(batch),
+            fused_key=batch.fused_key,
+            key=self.dropout_key(batch),
         )
 
     def word_scores(self, batch: Batch) -> Tensor:

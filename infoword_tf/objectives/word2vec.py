@@ -24,12 +24,11 @@ import numpy as np
 
 from infoword_tf.layers.attention import table
 from infoword_tf.layers.block import read_vectors
-from infoword_tf.layers.fused import compiled, upstream_of
+from infoword_tf.layers.fused import by_key, compiled, upstream_of
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row
-from infoword_tf.objectives.statistics import Statistics
+from infoword_tf.objectives.candidates import Statistics
+from infoword_tf.objectives.objective import Batch, Objective, Row
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
@@ -96,7 +95,7 @@ class WindowWords(Objective):
         """Computes the loss of all pairs.
 
         Args:
-            batch: of the step.
+            batch: input of the step.
             x: [B, T, D] float32, a of each place.
             positive: [B, T, J] float32, f of its pairs.
             targets: [B, T, J] int32, their b.
@@ -149,8 +148,8 @@ class WindowWords(Objective):
                 ops.reshape(positive, (-1,)),
                 ops.reshape(log_sum, (-1,)),
                 math.log(number),
-                ops.reshape(1 - first, (-1,)),
-                ops.reshape(ops.log1p(copies), (-1,)),
+                rank=ops.reshape(1 - first, (-1,)),
+                log_copies=ops.reshape(ops.log1p(copies), (-1,)),
             ),
             weights,
             marginal,
@@ -247,7 +246,7 @@ def _reduced(
 
     if key is None:
         scores = scores_of(x, rows)
-        reduced, highest = _reduce.__wrapped__(scores, how=how)
+        reduced, highest = by_key(_reduce, key)(scores, how=how)
         return reduced, ops.stop_gradient(highest)
 
     @ops.custom_gradient

@@ -18,10 +18,9 @@ from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.pooling import unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Copy
-from infoword_tf.objectives.pools import Pool, gather_vectors
+from infoword_tf.objectives.candidates import Pool, gather_vectors
+from infoword_tf.objectives.objective import Batch, Copy, Row, Vector
 from infoword_tf.objectives.queue import MOMENTUM, Queued, auxiliaries
-from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads, View
@@ -103,7 +102,8 @@ class CrossLingual(Queued):
                 f'--{self.row}.layer={self.layer}: the encoder has '
                 f'{self.encoder.depth} layers',
             )
-        self.projection = self.average = None
+        self.projection: Dense | None = None
+        self.average: Dense | None = None
         if self.project:
             width = self.encoder.width
             sizes = width, width, 'identity', False
@@ -118,7 +118,7 @@ class CrossLingual(Queued):
 
     def copied_weights(self) -> list[Copy]:
         """Names the matrix of b, which follows with the momentum encoder."""
-        if self.average is None:
+        if self.average is None or self.projection is None:
             return []
         weights = self.average.kernel, self.projection.kernel
         return [Copy(*weights, follows=MOMENTUM)]
@@ -171,7 +171,7 @@ class CrossLingual(Queued):
             _numbers(view, self.row),
             ops.reshape(view.sequences, (-1,)),
             self._keys(batch),
-            _weights(view, self.row),
+            weights=_weights(view, self.row),
         )
 
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
@@ -193,10 +193,12 @@ class CrossLingual(Queued):
         if earlier is not None and self.negatives == QUEUE:
             trained = ops.zeros_like(counts)
         outcome = infonce.contrast(
-            positive,
-            ops.matmul(texts, ops.transpose(candidates.states)),
-            counts,
-            identical,
+            infonce.Comparison(
+                positive,
+                ops.matmul(texts, ops.transpose(candidates.states)),
+                counts,
+                identical,
+            ),
             weights,
             drop_identical=True,
             trained=trained,

@@ -29,7 +29,7 @@ from infoword_tf.objectives import (
     parse,
     setting_flags,
 )
-from infoword_tf.objectives.row import ANSWERS
+from infoword_tf.objectives.objective import ANSWERS
 from infoword_tf.plan import Plan
 from infoword_tf.resolve import (
     Resolved,

@@ -25,7 +25,7 @@ from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.errors import UsageError
 from infoword_tf.objectives import TABLE, Auxiliary, flag_of
-from infoword_tf.views.masking import MASKED_SHARE
+from infoword_tf.views.masked import MASKED_SHARE
 
 SIZE = 'layers', 'width', 'heads'
 # An entry that is no flag: the fingerprint of the text (`data.corpora`).

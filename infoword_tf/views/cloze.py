@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.views.packed import folded, side_by_side
+from infoword_tf.views.masked import folded, side_by_side
 from infoword_tf.views.view import (
     Draw,
     Specials,
@@ -93,6 +93,7 @@ def _enclosed(
     ids: np.ndarray,
     lengths: np.ndarray,
     rows: Mapping[str, str],
+    *,
     draw: Cloze,
     specials: Specials,
     counts: np.ndarray,
@@ -152,8 +153,9 @@ def passage(
     ids = np.take_along_axis(documents.ids, source, axis=1)
     sizes = passage_sizes(documents, draw)
     counts = draw.usable & ~draw.complete
+    more = {'draw': draw, 'specials': specials, 'counts': counts}
     if documents.sequences is None:
-        return _enclosed(ids, sizes - 2, rows, draw, specials, counts)
+        return _enclosed(ids, sizes - 2, rows, **more)
     slots = folded(sizes, documents.sequences)
     whole = np.where(slots < 0, 0, sizes[slots])  # [S, 2], the longer first
     short = np.minimum(whole[:, 1], (max_tokens + 2) // 2)
@@ -161,7 +163,7 @@ def passage(
     long = np.minimum(whole[:, 0], max_tokens + 2 - short)
     truncated = np.stack([long, short], axis=1)
     sizes[slots[slots >= 0]] = truncated[slots >= 0]
-    view = _enclosed(ids, sizes - 2, rows, draw, specials, counts)
+    view = _enclosed(ids, sizes - 2, rows, **more)
     text, column, block = side_by_side(slots, truncated, max_tokens + 2)
     is_padding = block == 2
     return _by_slot(view, slots)._replace(
@@ -208,7 +210,9 @@ def sentence(
     source = np.minimum(draw.starts[:, None] + np.arange(max_tokens), read - 1)
     ids = np.take_along_axis(documents.ids, source, axis=1)
     lengths = np.minimum(draw.ends - draw.starts, max_tokens)
-    view = _enclosed(ids, lengths, rows, draw, specials, draw.usable)
+    view = _enclosed(
+        ids, lengths, rows, draw=draw, specials=specials, counts=draw.usable
+    )
     truncated = (draw.ends - draw.starts > max_tokens) & draw.usable
     counts = {**view.counts, 'cut_sentences': truncated.astype(np.int32)}
     if documents.sequences is None:

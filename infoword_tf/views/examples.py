@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf.errors import InputError
-from infoword_tf.views.packed import side_by_side
+from infoword_tf.views.masked import side_by_side
 from infoword_tf.views.view import Specials, View, ViewSpec, all_text
 
 MULTIPLE = 8  # T is a multiple of it
@@ -33,23 +33,23 @@ class Labelled(NamedTuple):
         lengths: [n, k] int32.
         places: [n, k] int32, of the pooled state of each text.
         numbers: [n] int32, of the examples in their table.
-        targets: by row, [n, ...] labels: classes int32 (-1: unknown) or
-            numbers (NaN: unknown). Of several labels [n, labels], 1 for those
-            of a text. Of rows with `candidates`, places of the text. Of pairs
+        targets: labels [n, ...] by row: classes int32 (-1: unknown) or numbers
+            (NaN: unknown). Of several labels [n, labels], 1 for those of a
+            text. Of rows with `candidates`, places of the text. Of pairs
             [n, k, G], the guide's vectors of each text.
-        candidates: by row, [n, 2] int32: for rows whose candidates are places
-            of the text, the first of them and the one after the last.
+        candidates: places by row, [n, 2] int32, where candidates are places of
+            the text: the first of them and the one after the last.
         slots: [S, J] int32, the example in each slot of a sequence; -1: none.
         width: T.
-        of_tokens: by row, [n, k, C, ...], b of each token: a teacher's outputs,
+        of_tokens: b of each token, by row, [n, k, C, ...]: a teacher's outputs,
             or classes int32 (-1: unknown).
         positions: [n, k, C] int32, of each token; None: counting from 0.
         truncated: [n] bool, whether an example was; None: not counted.
         longest: tokens of the longest text of any batch; 0: unknown.
         hidden: [n, k, C] int32, 1 for tokens that no token attends to; None:
             there are none.
-        joining: of texts that are joined, `pair_candidates.Joining`; None:
-            they are not.
+        joining: `pair_candidates.Joining` of texts that are joined; None: they
+            are not.
     """
 
     ids: np.ndarray
@@ -90,14 +90,7 @@ def examples(
     Rows of next tokens need no label, see `following`.
     """
     del draw
-    labelled = {**text.targets, **text.of_tokens}
-    needed = [row for row, where in rows.items() if where != FOLLOWING]
-    if unlabelled := [row for row in needed if row not in labelled]:
-        raise InputError(
-            'examples_of_other_rows',
-            f'{", ".join(unlabelled)}: these examples are labelled for '
-            f'{", ".join(labelled)}',
-        )
+    _check_labels(text, rows)
     n, k, longest = text.ids.shape
     empty = text.slots < 0  # [S, J]
     slots = np.where(empty, 0, text.slots)
@@ -141,8 +134,7 @@ def examples(
                 weights[row] = is_known(labels).astype(np.float32)
             targets[row] = labels
             continue
-        labels = text.targets[row][slots]  # [S, J, ...]
-        labels, known = _without_unknown(labels)
+        labels, known = _without_unknown(text.targets[row][slots])
         weights[row] = is_example * known
         if row in text.candidates:
             labels = np.where(empty[:, :, None], 0, labels + first[:, :, None])
@@ -167,6 +159,18 @@ def examples(
         hidden=hidden,
         counts={'padding': is_padding.sum(axis=1).astype(np.int32)},
     )
+
+
+def _check_labels(text: Labelled, rows: Mapping[str, str]) -> None:
+    """Raises if the examples have no labels of a row that needs labels."""
+    labelled = {**text.targets, **text.of_tokens}
+    needed = [row for row, where in rows.items() if where != FOLLOWING]
+    if unlabelled := [row for row in needed if row not in labelled]:
+        raise InputError(
+            'examples_of_other_rows',
+            f'{", ".join(unlabelled)}: these examples are labelled for '
+            f'{", ".join(labelled)}',
+        )
 
 
 def _without_unknown(labels: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -201,7 +205,7 @@ def following(
     Args:
         ids: [S, T] int32.
         texts: [S, T], number of each token's text; -1: padding.
-        specials: of the vocabulary.
+        specials: properties of the vocabulary.
 
     Returns:
         [S, T] each: targets int32, weights and `measured` float32.

@@ -17,7 +17,7 @@ def fitting_lengths(
 
     Args:
         first, second: [...] integers, tokens of each.
-        total: of both.
+        total: tokens of both at most.
         xp: the module of the arrays, NumPy or TensorFlow.
     """
     swapped = first > second

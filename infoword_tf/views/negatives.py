@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from infoword_tf.views import masked
-from infoword_tf.views.masking import Masking, Pairs
+from infoword_tf.views.masked import Masking, Pairs
 from infoword_tf.views.view import (
     Specials,
     View,
@@ -28,14 +28,15 @@ def negatives(
     weights are of pairs, [B, 1].
     """
     require_where(rows, 'start')
-    b = len(pairs.ids)
-    inputs = masked.hide(pairs.negatives, draw.negatives, specials)
+    b, others, of_others = len(pairs.ids), pairs.negatives, draw.negatives
+    assert others is not None and of_others is not None, 'of `next_pairs`'
+    inputs = masked.hide(others, of_others, specials)
     inputs = {
         field: array.reshape(b, -1, array.shape[-1])
         for field, array in inputs.items()
     }
     k = inputs['ids'].shape[1]
-    seconds = np.concatenate([_seconds(pairs), _seconds(pairs.negatives)])
+    seconds = np.concatenate([_seconds(pairs), _seconds(others)])
     number = numbered(seconds)
     number = np.hstack([number[:b, None], number[b:].reshape(b, k)])
     return View(

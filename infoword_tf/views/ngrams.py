@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from infoword_tf.errors import InputError
-from infoword_tf.views.masking import (
+from infoword_tf.views.masked import (
     MASKED_SHARE,
     Masking,
     Pairs,
@@ -48,7 +48,7 @@ def ngrams(
     first S are dropped and counted. Targets number the distinct n-grams of the
     batch.
     """
-    if draw.starts is None:
+    if draw.starts is None or draw.lengths is None:
         raise InputError(
             'ngrams_without_spans',
             'n-grams are cut out of spans: take the masking spans',

@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.views import masking as maskings
-from infoword_tf.views.masked import masked
-from infoword_tf.views.masking import Masking, Pairs, Windows
+from infoword_tf.views.masked import Masking, Pairs, Windows, masked, masking_of
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec
 
 # With a half, as in BERT's next sentence prediction (Devlin et al. 2019, §3.1),
@@ -29,7 +27,7 @@ class Cuts(NamedTuple):
     Attributes:
         text: A [SEP] B, C tokens; the label is 1 where B is a cut of another
             text.
-        masking: of both.
+        masking: masked tokens of both.
     """
 
     text: Pairs
@@ -52,9 +50,9 @@ def cut(
 
     Args:
         text: windows.
-        random: of the draw.
+        random: generator of the draw.
         masking: a name in MASKINGS.
-        share: of the tokens, to mask.
+        share: share of the tokens to mask.
         strangers: share of texts whose B is of another text; 0 in a batch of
             one text.
     """
@@ -77,21 +75,22 @@ def cut(
     # Nothing is drawn without strangers: maskings of `overlap` stay the same.
     strange = np.zeros(b, bool)
     if strangers and b > 1:
-        strange = random.random(b) < strangers
+        strange = random.random((b,)) < strangers
     of_next = strange[:, None] & (place > firsts[:, None])
     number = np.where(of_next, (sequence + 1) % b, sequence)
     ids, starts, ends = (x[number, source] for x in text)
     # The rest of a word with which a cut begins is a word.
-    starts |= border | (place == 0) | (place == firsts[:, None] + 1)
+    begins = border | (place == 0) | (place == firsts[:, None] + 1)
+    starts = starts | begins
     pairs = Pairs(
-        np.where(border, 0, ids),
-        starts,
-        ends | border,
-        firsts.astype(np.int32),
-        seconds.astype(np.int32),
-        strange.astype(np.int32),
+        ids=np.where(border, 0, ids),
+        word_starts=starts,
+        separators=ends | border,
+        firsts=firsts.astype(np.int32),
+        seconds=seconds.astype(np.int32),
+        labels=strange.astype(np.int32),
     )
-    return Cuts(pairs, maskings.masking(masking)(pairs, random, share))
+    return Cuts(pairs, masking_of(masking)(pairs, random, share))
 
 
 def overlap(

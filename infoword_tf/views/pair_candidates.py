@@ -29,8 +29,8 @@ class Joining(NamedTuple):
 
     Attributes:
         length: tokens of both, special ones included, at most.
-        between: how many [SEP] are between them.
-        segment: of the second text, and of what follows.
+        between: number of [SEP] between them.
+        segment: number of the segment of the second text, and of what follows.
     """
 
     length: int
@@ -52,6 +52,7 @@ def pair_candidates(
     require_where(rows, PAIR)
     n, k, _ = text.ids.shape
     joining, others = text.joining, draw.others
+    assert others is not None, 'the draw of this view has others'
     itself = np.arange(n)[:, None]
     example = np.concatenate(
         [itself, others, np.repeat(itself, k - 2, 1)], axis=1

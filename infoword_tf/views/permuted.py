@@ -101,8 +101,9 @@ def permutation(
 
     functional = of_halves(streams.separators)
     chosen = targets(
-        of_halves(streams.word_starts), functional, np.tile(goals, b), k, random
-    )
+        of_halves(streams.word_starts), functional, np.tile(goals, b),
+        k=k, random=random,
+    )  # fmt: skip
     shuffled_places = np.argsort(random.random(chosen.shape), axis=1)
     ranks, sees = (
         # Ranks of the second half are above all of the first.
@@ -119,12 +120,12 @@ def permutation(
         away,
         columns,
         segment_ids,
-        np.hstack(
+        places=np.hstack(
             [places[::2, :first], places[1::2, :second] + tokens // 2]
         ).astype(np.int32),
-        np.hstack([usable[::2, :first], usable[1::2, :second]]),
-        ranks,
-        sees,
+        usable=np.hstack([usable[::2, :first], usable[1::2, :second]]),
+        ranks=ranks,
+        sees=sees,
     )
 
 
@@ -179,7 +180,7 @@ def _two_texts(
     segment[:, -1] = 2
     first = np.zeros((b, before), np.int64)
     away = np.where(in_b, (partner - itself)[:, None], 0)
-    return tuple(
+    distances, columns, segments = (
         np.hstack(halves).astype(np.int32)
         for halves in (
             (first, away),
@@ -187,6 +188,7 @@ def _two_texts(
             (first, segment),
         )
     )
+    return distances, columns, segments
 
 
 def ngram_lengths(

@@ -33,6 +33,23 @@ LATER, POSITIVES = KEYS = ('queue', 'positives')
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
+class Sides(NamedTuple):
+    """Settings of the two sides of pairs, for both texts that are compared.
+
+    Attributes:
+        expand: whether [MASK] tokens follow each a.
+        attend: whether tokens attend to these.
+        limits: tokens of an a and of a b at most; 0: as long as they are.
+    """
+
+    expand: bool = False
+    attend: bool = False
+    limits: tuple[int, int] = (0, 0)
+
+
+ALONE = Sides()  # of texts without sides
+
+
 class Changed(NamedTuple):
     """The changed texts of a batch.
 
@@ -40,7 +57,7 @@ class Changed(NamedTuple):
         source: [n, k, C] int64, index of each token in the text.
         lengths: [n, k] int32, of the changed texts.
         positions: [n, k, C] int32, of the tokens.
-        key: which of the k texts a momentum encoder reads.
+        key: index of the text, of k, that a momentum encoder reads.
         expanded: whether [MASK] tokens follow each first text.
         attended: whether tokens attend to these.
         others: [n, K] int64, other examples, whose b are candidates of each;
@@ -80,19 +97,17 @@ def change(
     pairs: int,
     repeat: float,
     shuffle: bool,
-    expand: bool = False,
-    attend: bool = False,
+    sides: Sides = ALONE,
     others: int = 0,
-    limits: tuple[int, int] = (0, 0),
 ) -> Changed:
     """Doubles and permutes tokens of the last copy of each sentence.
 
     Args:
         text: copies, or texts of pairs, which do not change.
-        random: of the draw.
-        pairs, repeat, shuffle, expand, attend: settings of the view.
+        random: generator of the draw.
+        pairs, repeat, shuffle: settings of the view.
+        sides: settings of pairs.
         others: K of `Changed.others`, at most the other examples; 0: none.
-        limits: as of `Changed`.
     """
     b, k, longest = text.ids.shape
     if pairs:
@@ -131,18 +146,25 @@ def change(
         np.fill_diagonal(order, 2.0)
         drawn = order.argsort(axis=1)[:, : min(others, b - 1)]
     return Changed(
-        sources, lengths, positions, int(pairs > 0), expand,
-        attend or not expand, drawn, limits,
-    )  # fmt: skip
+        sources,
+        lengths,
+        positions,
+        key=int(pairs > 0),
+        expanded=sides.expand,
+        attended=sides.attend or not sides.expand,
+        others=drawn,
+        limits=sides.limits,
+    )
 
 
 def draw(settings: Mapping[str, Any]) -> Draw:
     """Describes the draw of changed copies."""
-    names = ('pairs', 'repeat', 'shuffle', 'expand', 'attend')
+    names = ('pairs', 'repeat', 'shuffle')
     chosen = {name: settings[name] for name in names}
+    limits = settings['query_length'], settings['passage_length']
+    chosen['sides'] = Sides(settings['expand'], settings['attend'], limits)
     if 'pair' in settings['where']:
         chosen['others'] = settings['others']
-    chosen['limits'] = settings['query_length'], settings['passage_length']
     return Draw('sentences', change, chosen)
 
 
@@ -160,7 +182,7 @@ def text_numbers(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         [...] int32, at least 0; -1 for a text without tokens.
     """
     place = np.arange(1, ids.shape[-1] + 1, dtype=np.uint64)
-    mixed = (ids.astype(np.uint64) + np.uint64(1)) * (place * _ODD)
+    mixed: np.ndarray = (ids.astype(np.uint64) + np.uint64(1)) * (place * _ODD)
     mixed ^= mixed >> np.uint64(29)
     mixed *= _ODD
     mixed ^= mixed >> np.uint64(32)
@@ -176,7 +198,7 @@ def expansion(ids: np.ndarray, lengths: np.ndarray, mask_id: int) -> np.ndarray:
     Args:
         ids: [..., C] int32; anything beyond the lengths.
         lengths: [...].
-        mask_id: of [MASK].
+        mask_id: id of [MASK].
 
     Returns:
         [..., C] bool.
@@ -320,7 +342,8 @@ def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 # Settings of the two sides of pairs.
 OF_PAIRS = 'query_length', 'passage_length', 'expand', 'attend', 'markers'
-SETTINGS = {
+# Fields of rows, too, whose types differ from a `Setting` until they are set.
+SETTINGS: dict[str, Any] = {
     'attend': Setting(
         False,
         'Let other tokens attend to the [MASK] of an expanded a.',

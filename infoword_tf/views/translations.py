@@ -21,10 +21,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf.settings import Setting
-from infoword_tf.views import masking as maskings
 from infoword_tf.views.examples import Labelled, examples
-from infoword_tf.views.masked import hide, masked
-from infoword_tf.views.masking import Masking, Pairs
+from infoword_tf.views.masked import (
+    MASKED_SHARE,
+    Masking,
+    Pairs,
+    hide,
+    masked,
+    masking_of,
+)
 from infoword_tf.views.sentences import text_numbers
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec, all_text
 
@@ -72,7 +77,7 @@ class Translated(NamedTuple):
 
     Attributes:
         pairs: texts in the drawn order.
-        masking: of both texts.
+        masking: masked tokens of both texts.
         restart: whether positions of second texts restart.
     """
 
@@ -81,21 +86,29 @@ class Translated(NamedTuple):
     restart: bool
 
 
+class Side(NamedTuple):
+    """One side of crossed pairs.
+
+    Attributes:
+        pairs: [m] two texts each, in the drawn order.
+        masking: masking of these; None: nothing is masked.
+        numbers: [m] int32, equal where all tokens are.
+    """
+
+    pairs: Pairs
+    masking: Masking | None
+    numbers: np.ndarray
+
+
 class Crossed(NamedTuple):
     """The draw of `crossed` and `crossed_keys`.
 
     Attributes:
-        a, b: [m] both sides, two texts each in the drawn order.
-        a_masking, b_masking: of the sides; None: nothing is masked.
-        a_numbers, b_numbers: [m] int32, equal where all tokens are.
+        a, b: both sides.
     """
 
-    a: Pairs
-    b: Pairs
-    a_masking: Masking | None
-    b_masking: Masking | None
-    a_numbers: np.ndarray
-    b_numbers: np.ndarray
+    a: Side
+    b: Side
 
 
 def joined_pairs(
@@ -107,7 +120,7 @@ def joined_pairs(
     """Joins two texts, one after another, with room for T - 2 tokens.
 
     Args:
-        text: of the batch.
+        text: texts of the batch.
         first, second: [m] numbers of pairs, and the side of each.
         slots: [S, J] bool, as of `Pairs`.
     """
@@ -128,12 +141,12 @@ def joined_pairs(
     separators = (column == a[:, None]) | (column > (a + b)[:, None])
     begins = (column == 0) | (column == a[:, None] + 1)
     return Pairs(
-        np.where(separators, 0, chosen(text.ids)).astype(np.int32),
-        chosen(text.word_starts) | begins | separators,
-        separators,
-        a.astype(np.int32),
-        b.astype(np.int32),
-        np.zeros(len(a), np.int32),
+        ids=np.where(separators, 0, chosen(text.ids)).astype(np.int32),
+        word_starts=chosen(text.word_starts) | begins | separators,
+        separators=separators,
+        firsts=a.astype(np.int32),
+        seconds=b.astype(np.int32),
+        labels=np.zeros(len(a), np.int32),
         slots=slots,
     )
 
@@ -146,23 +159,23 @@ def translate(
     random: np.random.Generator,
     masking: str,
     restart: bool,
-    share: float = maskings.MASKED_SHARE,
+    share: float = MASKED_SHARE,
 ) -> Translated:
     """Draws the first language and a masking.
 
     Args:
         text: pairs.
-        random: of the draw.
+        random: generator of the draw.
         masking: a name in MASKINGS.
         restart: setting of the view.
-        share: of the tokens, to mask.
+        share: share of the tokens to mask.
     """
     # In the order of the sequences.
     filled = text.slots >= 0
     number = text.slots[filled]
     side = (random.random(len(text.numbers)) < 0.5).astype(np.int64)[number]
     pairs = joined_pairs(text, (number, side), (number, 1 - side), filled)
-    draw = maskings.masking(masking)
+    draw = masking_of(masking)
     return Translated(pairs, draw(pairs, random, share), restart)
 
 
@@ -202,7 +215,7 @@ def cross(
     text: Translations,
     random: np.random.Generator,
     masking: str | None,
-    share: float = maskings.MASKED_SHARE,
+    share: float = MASKED_SHARE,
 ) -> Crossed:
     """Draws sides and orders of two pairs each, and maskings.
 
@@ -212,9 +225,9 @@ def cross(
 
     Args:
         text: pairs, of which 2 i and 2 i + 1 are crossed.
-        random: of the draw.
+        random: generator of the draw.
         masking: a name in MASKINGS; None: nothing is masked.
-        share: of the tokens, to mask.
+        share: share of the tokens to mask.
     """
     m = len(text.numbers) // 2
     first = 2 * np.arange(m)
@@ -227,37 +240,37 @@ def cross(
                 text, (first + order, which), (first + 1 - order, which)
             )
         )
-    of_sides = [
-        maskings.masking(masking)(x, random, share) if masking else None
-        for x in sides
-    ]
-    numbers = [
-        text_numbers(
-            np.where(x.separators, -1, x.ids), x.firsts + x.seconds + 1
+    a, b = (
+        Side(
+            pairs,
+            masking_of(masking)(pairs, random, share) if masking else None,
+            text_numbers(
+                np.where(pairs.separators, -1, pairs.ids),
+                pairs.firsts + pairs.seconds + 1,
+            ),
         )
-        for x in sides
-    ]
-    return Crossed(*sides, *of_sides, *numbers)
+        for pairs in sides
+    )
+    return Crossed(a, b)
 
 
 def _crossed(
     text: Translations,
-    side: Pairs,
-    masking: Masking | None,
-    numbers: np.ndarray,
+    side: Side,
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
     """Packs one side of each example."""
+    pairs, masking, numbers = side
     if masking is None:
-        nothing = np.zeros(side.ids.shape, bool)
+        nothing = np.zeros(pairs.ids.shape, bool)
         masking = Masking(nothing, nothing, nothing)
-    ids = hide(side, masking, specials)['ids'][:, None]
+    ids = hide(pairs, masking, specials)['ids'][:, None]
     return examples(
         Labelled(
             ids=ids,
             segments=np.zeros_like(ids),
-            lengths=(side.firsts + side.seconds + SPECIALS)[:, None],
+            lengths=(pairs.firsts + pairs.seconds + SPECIALS)[:, None],
             places=np.zeros((len(ids), 1), np.int32),
             numbers=np.arange(len(ids), dtype=np.int32),
             targets=dict.fromkeys(rows, numbers[:, None]),
@@ -282,9 +295,7 @@ def crossed(
     x2 may come first, or y be the language of a. Targets [S, J, 1] are numbers
     of the texts, weights are [S, J], places [S, J] those of [CLS].
     """
-    view = _crossed(
-        text, draw.a, draw.a_masking, draw.a_numbers, rows, specials
-    )
+    view = _crossed(text, draw.a, rows, specials)
     truncated = text.by_sequence(text.truncated).astype(np.int32)
     return view._replace(counts={**view.counts, 'cut_translations': truncated})
 
@@ -296,9 +307,7 @@ def crossed_keys(
     specials: Specials,
 ) -> View:
     """Makes b of `xlco`: translations of both, in the order of `crossed`."""
-    return _crossed(
-        text, draw.b, draw.b_masking, draw.b_numbers, rows, specials
-    )
+    return _crossed(text, draw.b, rows, specials)
 
 
 # ----------------------------------------------------------------------- specs

@@ -37,28 +37,28 @@ class View(NamedTuple):
             sees[i] > ranks[j]. None: everywhere.
         directions: [B] int32: 1, or -1 for text that is read backward. None: 1
             everywhere.
-        places: by row, [B, P] int32, at which states are read; missing for a
-            row that reads all tokens.
-        targets: by row, [B, P] int32: the true b of each place; equal numbers
+        places: places by row at which states are read, [B, P] int32; missing
+            for a row that reads all tokens.
+        targets: the true b of each place, by row, [B, P] int32; equal numbers
             mean the same b. Missing for a row whose a alone is here. Of
             labelled examples the labels, float32 if numbers.
-        weights: by row, [B, P] float32: 0 for padding; of the rows of
+        weights: weights by row, [B, P] float32: 0 for padding; of the rows of
             `targets`.
-        measured: by row, [B, P] float32: 0 where a shows b, or b is a
+        measured: flags by row, [B, P] float32: 0 where a shows b, or b is a
             separator: such a pair counts in the loss alone. Missing for a row
             all of whose pairs count.
-        candidates: by row, [B, T] int32, for a row whose b are places of the
-            text: the text of the sequence for which a token is a candidate, -1
-            for none.
-        mixes: by row, [B, T, J] float32, for a row whose a are means of tokens:
-            the weight of each of the J tokens around a place.
-        guides: by row, [B, P, k, G] float16: vectors of another model, of the k
+        candidates: numbers by row whose b are places of the text, [B, T] int32:
+            the text of the sequence for which a token is a candidate, -1 for
+            none.
+        mixes: weights of the J tokens around a place, by row whose a are means
+            of tokens, [B, T, J] float32.
+        guides: vectors of another model, by row, [B, P, k, G] float16, of the k
             texts of each place.
-        drawn: by row, [B, M] int32: sampled tokens that all pairs of a sequence
-            are compared with.
+        drawn: sampled tokens that all pairs of a sequence are compared with,
+            by row, [B, M] int32.
         hidden: [B, T] int32, 1 for tokens that no token attends to; None: 0
             everywhere.
-        counts: by name, [B] int32: counts for the metrics. 'padding' becomes
+        counts: counts for the metrics, by name, [B] int32. 'padding' becomes
             the share of padding. 'tokens', of the text, is added where batches
             are made (data/batches.py) and becomes tokens/s.
     """
@@ -87,10 +87,11 @@ class Specials(NamedTuple):
     """The properties of a vocabulary that views and encoders use.
 
     Attributes:
-        cls_id, sep_id, mask_id: of special tokens.
+        cls_id, sep_id, mask_id: ids of special tokens.
         size: V.
-        tokens: as strings, in the order of their ids; empty if unknown.
-        unk_id: of [UNK], for words that the vocabulary lacks; None: no [UNK].
+        tokens: spellings in the order of the ids; empty if unknown.
+        unk_id: id of [UNK], for words that the vocabulary lacks; None: no
+            [UNK].
     """
 
     cls_id: int
@@ -105,9 +106,9 @@ class Draw(NamedTuple):
     """A draw in a text, made once a step for all views that share the draw.
 
     Attributes:
-        name: of its random numbers, which come from (seed, step, name).
+        name: name of its random numbers, which come from (seed, step, name).
         function: (text, generator, **settings) -> result of the draw.
-        settings: of the function.
+        settings: further arguments of the function.
     """
 
     name: str
@@ -197,7 +198,7 @@ class Reads(NamedTuple):
         everywhere: whether it reads the states of all tokens, not only at its
             places. 'example' always does with an encoder that is not
             contextual.
-        passes: how often each encoder encodes the view, with other dropout.
+        passes: times that each encoder encodes the view, with other dropout.
         dropped: whether held-out text is encoded with dropout, because the
             texts that are compared differ by that alone. With several passes
             it always is.

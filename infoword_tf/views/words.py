@@ -25,7 +25,8 @@ from infoword_tf.views.view import (
 
 POWER = 0.75  # of the counts, for the distribution of negatives
 
-SUBSAMPLE = Setting(
+# A field of rows, too, whose type is a float as soon as it is set.
+SUBSAMPLE: Any = Setting(
     1e-3,
     'Relative frequency above which words are randomly dropped (word2vec: '
     'sample); 0: none is.',

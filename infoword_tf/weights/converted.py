@@ -23,7 +23,7 @@ from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.text.added import with_markers
 from infoword_tf.text.layout import layout_of
-from infoword_tf.views.masking import MASKED_SHARE
+from infoword_tf.views.masked import MASKED_SHARE
 from infoword_tf.weights.heads import CLASSES, MASKED_WORDS, ReadHead
 from infoword_tf.weights.mapping import (
     PublicWeights,

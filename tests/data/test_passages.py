@@ -8,7 +8,7 @@ from infoword_tf.data import batches, passages
 from infoword_tf.data import store as stores
 from infoword_tf.plan import make_plan
 from infoword_tf.views import cloze
-from infoword_tf.views.packed import fewest_sequences
+from infoword_tf.views.masked import fewest_sequences
 from tests import zoo
 
 

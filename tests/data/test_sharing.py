@@ -11,7 +11,7 @@ from infoword_tf.data.batches import Batches, open_sources
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import make_plan
 from infoword_tf.views import VIEWS, Draw, Reads
-from infoword_tf.views.masking import masking
+from infoword_tf.views.masked import masking_of
 from tests import zoo
 
 B = 4
@@ -24,7 +24,7 @@ SETTINGS = {
 
 def draw_of(name):
     """Returns the draw of a view that draws words or tokens."""
-    return lambda settings: Draw(name, masking(name))
+    return lambda settings: Draw(name, masking_of(name))
 
 
 class SharingTest(absltest.TestCase):
@@ -105,7 +105,7 @@ class SharingTest(absltest.TestCase):
 
         def hide(text, random, share=0):
             calls.append(share)
-            return masking('tokens')(text, random)
+            return masking_of('tokens')(text, random)
 
         def spec(**settings):
             return VIEWS['masked']._replace(

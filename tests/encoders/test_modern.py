@@ -14,8 +14,8 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.encoders import Inputs, ModernTransformer
-from infoword_tf.layers import band
-from infoword_tf.layers.rotary import turns
+from infoword_tf.layers import rotary_block
+from infoword_tf.layers.rotary_block import band_is_faster, turns
 from tests.eager import eagerly
 from tests.encoders import calls
 from tests.encoders.calls import make_ids, run
@@ -60,8 +60,8 @@ class SightTest(parameterized.TestCase):
     @parameterized.parameters(9, 100)
     def test_only_some_layers_see_the_whole_text(self, chunks):
         """Layers 1, 2 and 3 of a text of 24 see two more on each side."""
-        with mock.patch.object(band, 'CHUNKS', chunks):
-            self.assertEqual(band.worth(24, 2), chunks == 9)
+        with mock.patch.object(rotary_block, 'CHUNKS', chunks):
+            self.assertEqual(band_is_faster(24, 2), chunks == 9)
             embeddings, first, *_ = self.moved(24, global_every=4)
             self.assertEqual(embeddings, {12})
             self.assertEqual(first, set(range(24)))
@@ -72,10 +72,10 @@ class SightTest(parameterized.TestCase):
     @parameterized.parameters(9, 100)
     def test_a_local_layer_sees_what_is_near(self, chunks):
         encoder, ids = make_encoder(layers=2), make_ids(1, 24)
-        with mock.patch.object(band, 'CHUNKS', chunks):
+        with mock.patch.object(rotary_block, 'CHUNKS', chunks):
             extra = encoder._arguments_of(
                 Inputs(ids), 24, True,
-                band.worth(24, 2), None,
+                band_is_faster(24, 2), None,
             )  # fmt: skip
             x = tf.gather(encoder.embedding_table.value, ids)
             other = tf.tensor_scatter_nd_update(
@@ -159,11 +159,17 @@ class FamilyTest(parameterized.TestCase):
 
     def test_planes_are_slowed_by_their_turns(self):
         """theta 16, E 4: 1 and 1/4, in 8 pi tokens 4 turns and 1."""
-        turn = turns(np.int32([[2]]), 4, 16.0, 2.0, (1.0, 2.0, 8 * math.pi))
+        turn = turns(
+            np.int32([[2]]), 4, 16.0,
+            factor=2.0, bounds=(1.0, 2.0, 8 * math.pi),
+        )  # fmt: skip
         np.testing.assert_allclose(
             turn.sin[0, 0], np.sin([2.0, 0.25]), atol=1e-6
         )
-        turn = turns(np.int32([[2]]), 4, 16.0, 2.0, (0.0, 2.0, 8 * math.pi))
+        turn = turns(
+            np.int32([[2]]), 4, 16.0,
+            factor=2.0, bounds=(0.0, 2.0, 8 * math.pi),
+        )  # fmt: skip
         np.testing.assert_allclose(  # half of it: 3/4 of the speed
             turn.sin[0, 0], np.sin([2.0, 0.375]), atol=1e-6
         )

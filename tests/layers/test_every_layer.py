@@ -8,9 +8,8 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from infoword_tf.layers import band, dropout, recurrent, relative
-from infoword_tf.layers.rotary import turns
-from infoword_tf.layers.rotary_block import RotaryBlock
+from infoword_tf.layers import dropout, recurrent, relative
+from infoword_tf.layers.rotary_block import Band, RotaryBlock, near_mask, turns
 from tests import eager
 from tests.layers import (
     test_attention,
@@ -127,9 +126,9 @@ def of_rotary(first=False, places=None, banded=False, **sizes):
 
     def run(layer, inputs, key):
         turn = turns(tf.range(t)[None], sizes.get('head_width', 4), 50.0)
-        more = {'reach': 2} if banded else {}
+        more = {'band': Band(2)} if banded else {}
         if not banded and places is None:
-            more = {'allowed': band.near(t, 2)}
+            more = {'allowed': near_mask(t, 2)}
         return layer(**inputs, turn=turn, places=places, key=key, **more)
 
     x = np.random.default_rng(4).standard_normal((b, t, d))

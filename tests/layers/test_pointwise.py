@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from infoword_tf.layers import pointwise
+from infoword_tf.layers.pointwise import Norm
 from tests.layers.operations import (
     EPSILON,
     KEY,
@@ -27,8 +28,12 @@ ADD_NORM = {**ADD, 'gamma': (D,), 'beta': (D,)}
 
 
 def add_norm(inputs, key, rate=0.0):
-    extra = {'bias': None, 'beta': None, **inputs, 'rms': 'beta' not in inputs}
-    return [pointwise.add_norm(**extra, epsilon=EPSILON, key=key, rate=rate)]
+    inputs = {'bias': None, 'beta': None, **inputs}
+    x, bias, residual, gamma, beta = (
+        inputs[name] for name in ('x', 'bias', 'residual', 'gamma', 'beta')
+    )
+    norm = Norm(gamma, beta, EPSILON, rms=beta is None)
+    return [pointwise.add_norm(x, bias, residual, norm, key=key, rate=rate)]
 
 
 def add_norm_masked(inputs, rate):
@@ -47,16 +52,9 @@ def add_masked(inputs, rate):
 
 def run_norm(inputs, key, rate=0.0, rms=False):
     dtype = inputs['x'].dtype.name
-    return [
-        pointwise.norm(
-            **{'beta': None, **inputs},
-            epsilon=EPSILON,
-            dtype=dtype,
-            key=key,
-            rate=rate,
-            rms=rms,
-        )
-    ]
+    norm = Norm(inputs['gamma'], inputs.get('beta'), EPSILON, rms)
+    x = inputs['x']
+    return [pointwise.norm(x, norm, dtype=dtype, key=key, rate=rate)]
 
 
 def make_operation(form):
@@ -128,9 +126,7 @@ class NormTest(parameterized.TestCase):
         for key in (None, KEY):
             y = pointwise.norm(
                 tf.constant(x),
-                tf.constant(gamma),
-                tf.constant(beta),
-                epsilon=0.5,
+                Norm(tf.constant(gamma), tf.constant(beta), 0.5),
                 dtype='float32',
                 key=key,
             )
@@ -141,9 +137,11 @@ class NormTest(parameterized.TestCase):
         """The mean square of 1, 2, 3, 6 is 12.5."""
         x = [[1.0, 2.0, 3.0, 6.0]]
         y = pointwise.norm(
-            tf.constant(x), tf.constant([1.0, 2.0, 1.0, -1.0]), None,
-            epsilon=3.5, dtype='float32', key=key, rms=True,
-        )  # fmt: skip
+            tf.constant(x),
+            Norm(tf.constant([1.0, 2.0, 1.0, -1.0]), None, 3.5, rms=True),
+            dtype='float32',
+            key=key,
+        )
         np.testing.assert_allclose(y, [[0.25, 1.0, 0.75, -1.5]], atol=1e-6)
 
 

@@ -111,16 +111,14 @@ def run(layer, x, memory, states, places=None, signs=None, segments=None,
         clamp=None, ranks=False, causal=False, queries=False, key=None):
     behind = 0 if memory is None else memory.shape[1]
     extra = {'ranks': RANKS, 'sees': SEES} if ranks else {}
-    sight = relative.sight(
+    sight = relative.Rules(
         T,
         behind,
         causal=causal,
         filled=tf.fill([B], behind),
         segment_ids=None if segments is None else tf.constant(segments),
-        places=None if places is None else tf.constant(places),
-        queries=queries,
         **{name: tf.constant(value) for name, value in extra.items()},
-    )
+    ).sight(None if places is None else tf.constant(places), queries)
     return layer(
         tf.convert_to_tensor(x),
         [(tf.convert_to_tensor(states), sight)],
@@ -229,20 +227,20 @@ class SightTest(parameterized.TestCase):
         self.assertEqual(drawn, list(rows))
 
     def test_nothing_to_hide(self):
-        actual = relative.sight(4)
+        actual = relative.Rules(4).sight()
         self.assertEqual(actual, relative.Sight())
 
     def test_same_length(self):
         """A token sees itself and as many before it as the memory has."""
         self.assert_sees(
-            relative.sight(3, 2, causal=True, same_length=True),
+            relative.Rules(3, 2, causal=True, same_length=True).sight(),
             'xxx..',
             '.xxx.',
             '..xxx',
         )
         # Without memory there is nothing to be equal to.
         self.assert_sees(
-            relative.sight(3, causal=True, same_length=True),
+            relative.Rules(3, causal=True, same_length=True).sight(),
             'x..',
             'xx.',
             'xxx',
@@ -250,7 +248,7 @@ class SightTest(parameterized.TestCase):
 
     def test_filled(self):
         self.assert_sees(
-            relative.sight(2, 3, filled=tf.constant([0, 1, 3])),
+            relative.Rules(2, 3, filled=tf.constant([0, 1, 3])).sight(),
             '...xx',  # of each row, whatever the query
             '..xxx',
             'xxxxx',
@@ -258,7 +256,7 @@ class SightTest(parameterized.TestCase):
 
     def test_blocks(self):
         self.assert_sees(
-            relative.sight(4, 1, block_ids=tf.constant([[0, 0, 1, 0]])),
+            relative.Rules(4, 1, block_ids=tf.constant([[0, 0, 1, 0]])).sight(),
             'xxx.x', 'xxx.x', 'x..x.', 'xxx.x',
         )  # fmt: skip
 
@@ -268,22 +266,20 @@ class SightTest(parameterized.TestCase):
         sees = ranks + tf.constant([[1, 1, 1, 0, 1]])
         extra = {'ranks': ranks, 'sees': sees}
         self.assert_sees(
-            relative.sight(5, **extra),
+            relative.Rules(5, **extra).sight(),
             'x.x..',  # after 3
             'xxx.x',  # after 3, 1, 5
             '..x..',  # first
             'xxxxx',  # last
             'x.x.x',  # after 3, 1
         )
-        query = relative.sight(
-            5, places=np.int32([[3]]), queries=True, **extra
-        )
+        query = relative.Rules(5, **extra).sight(np.int32([[3]]), True)
         self.assert_sees(query, 'xxx.x')
         self.assertTrue(np.all(query.seeing))
 
     def test_all_rules_hold(self):
         self.assert_sees(
-            relative.sight(
+            relative.Rules(
                 4,
                 2,
                 causal=True,
@@ -291,7 +287,7 @@ class SightTest(parameterized.TestCase):
                 block_ids=tf.constant([[0, 0, 0, 1]]),
                 ranks=tf.constant([[0, 9, 0, 0]]),
                 sees=tf.constant([[5, 5, 5, 5]]),
-            ),
+            ).sight(),
             '.xx...', '.xxx..', '.xx.x.', '.x...x',
         )  # fmt: skip
 

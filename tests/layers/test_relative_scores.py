@@ -54,7 +54,8 @@ def scores_operation(name):
             extra['places'] = tf.constant(PLACES)
         if 'segment' in inputs:
             queries = inputs['content'].shape[2]
-            extra['different'] = tf.constant(DIFFERENT[:, :, :queries])
+            different = tf.constant(DIFFERENT[:, :, :queries])
+            extra['segment'] = extra['segment'], different
         return [relative_scores(**extra, length=6, key=key)]
 
     return Operation(SCORES[name], run)

@@ -41,12 +41,16 @@ def marginal(log_ratio, unigram=0.0, commonest=None):
     return infonce.Marginal(*(tf.constant(x, tf.float32) for x in fields))
 
 
+def over_multiset(*arrays):
+    return infonce.over_multiset(infonce.Comparison(*arrays))
+
+
 class OutcomeTest(absltest.TestCase):
     """Two pairs, written out: scores 0 against 0, log 3 against 0 and 0."""
 
     def setUp(self):
         super().setUp()
-        self.candidates = infonce.over_multiset(
+        self.candidates = over_multiset(
             tf.constant([0.0, math.log(3.0)]),
             tf.zeros((2, 2)),
             tf.constant([[1.0, 0.0], [1.0, 1.0]]),
@@ -118,7 +122,7 @@ class CountedTest(absltest.TestCase):
         arrays = [tf.constant(x, tf.float32) for x in (positive, scores)]
         with tf.GradientTape() as tape:
             tape.watch(arrays)
-            actual = infonce.over_multiset(
+            actual = over_multiset(
                 *arrays,
                 tf.constant(counts, tf.float32),
                 tf.constant(identical),
@@ -150,7 +154,7 @@ class CountedTest(absltest.TestCase):
             )
 
     def test_ties_are_rivals_unless_identical(self):
-        actual = infonce.over_multiset(
+        actual = over_multiset(
             tf.constant([1.0]),
             tf.constant([[1.0, 1.0, 0.5, 2.0, 3.0]]),
             tf.constant([[1.0, 1.0, 1.0, 1.0, 0.0]]),
@@ -162,7 +166,7 @@ class CountedTest(absltest.TestCase):
         positive, scores = tf.constant([2.0]), tf.constant([[5.0, -5.0]])
         with tf.GradientTape() as tape:
             tape.watch([positive, scores])
-            actual = infonce.over_multiset(
+            actual = over_multiset(
                 positive, scores, tf.zeros((1, 2)), tf.zeros((1, 2), tf.bool)
             )
             outcome = infonce.infonce(actual, tf.ones(1))
@@ -180,10 +184,12 @@ class ContrastTest(parameterized.TestCase):
     @parameterized.parameters((False, 8 / 3), (True, 5 / 3))
     def test_copies_of_the_positive(self, dropped, odds):
         actual = infonce.contrast(
-            tf.constant([math.log(3.0)]),
-            tf.constant([[0.0, math.log(3.0), 9.0]]),
-            tf.constant([[2.0, 1.0, 0.0]]),
-            tf.constant([[False, True, False]]),
+            infonce.Comparison(
+                tf.constant([math.log(3.0)]),
+                tf.constant([[0.0, math.log(3.0), 9.0]]),
+                tf.constant([[2.0, 1.0, 0.0]]),
+                tf.constant([[False, True, False]]),
+            ),
             tf.ones(1),
             drop_identical=dropped,
         )
@@ -241,7 +247,7 @@ class KnownInformationTest(parameterized.TestCase):
         k = len(counts)
         scores = np.tile(critic[CONTEXT], (k, 1))  # [K 20, 5]
         positive = np.tile(critic[CONTEXT, WORD], k)
-        candidates = infonce.over_multiset(
+        candidates = over_multiset(
             tf.constant(positive, tf.float32),
             tf.constant(scores, tf.float32),
             tf.constant(np.repeat(counts, 20, axis=0), tf.float32),

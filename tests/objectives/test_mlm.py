@@ -14,7 +14,8 @@ from infoword_tf.encoders import Inputs, Transformer
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics, infonce
-from infoword_tf.views import VIEWS, View, masking
+from infoword_tf.views import VIEWS, View
+from infoword_tf.views.masked import MASKINGS
 from tests import eager, zoo
 from tests.objectives.eq1 import (
     F,
@@ -360,7 +361,7 @@ class SharedViewTest(absltest.TestCase):
         windows = zoo.make_windows()
         rows = {'mlm': 'tokens', 'bert_nce': 'tokens'}
         draws = [
-            masking.MASKINGS[name](windows, np.random.default_rng(0))
+            MASKINGS[name](windows, np.random.default_rng(0))
             for name in ('spans', 'tokens')
         ]
         view, other = (

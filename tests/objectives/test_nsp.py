@@ -12,8 +12,7 @@ from infoword_tf.encoders import Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.plan import make_plan
 from infoword_tf.views import View
-from infoword_tf.views.masked import masked
-from infoword_tf.views.masking import masking
+from infoword_tf.views.masked import masked, masking_of
 from tests import zoo
 from tests.eager import eagerly
 from tests.objectives.eq1 import batch_of, states_of, sums
@@ -302,7 +301,7 @@ class ModelTest(parameterized.TestCase):
         model = zoo.make_model('bert', rate=0.0)
         text = zoo.make_pairs(8, packed=True)
         self.assertGreater(text.slots.sum(), 12)
-        draw = masking('tokens')(text, np.random.default_rng(0))
+        draw = masking_of('tokens')(text, np.random.default_rng(0))
         rows = {'mlm': 'tokens', 'nsp': 'next'}
         together, alone = (
             model.outcomes(

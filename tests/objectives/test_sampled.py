@@ -11,7 +11,7 @@ from infoword_tf.encoders import Lookup
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import Statistics
 from infoword_tf.objectives.lm import NextTokens
-from infoword_tf.objectives.vocabulary import inclusion
+from infoword_tf.objectives.mlm import inclusion
 from infoword_tf.views import View
 from tests import zoo
 from tests.objectives.eq1 import batch_of, sums

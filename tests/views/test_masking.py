@@ -6,7 +6,8 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
-from infoword_tf.views import generator, masking
+from infoword_tf.views import generator
+from infoword_tf.views import masked as maskings
 from tests.views.texts import random_windows, same
 
 # P(n) of n ~ N(5, 1), rounded and clipped to 1..10.
@@ -22,12 +23,12 @@ def one_piece_words(b, length, separators=()):
     is_separator = np.zeros((b, length), bool)
     is_separator[:, list(separators)] = True
     ids = np.full((b, length), 7, np.int32)
-    return masking.Windows(ids, np.ones((b, length), bool), is_separator)
+    return maskings.Windows(ids, np.ones((b, length), bool), is_separator)
 
 
 def constant_lengths(n):
     return mock.patch.object(
-        masking, 'span_lengths', lambda size, random: np.full(size, n)
+        maskings, 'span_lengths', lambda size, random: np.full(size, n)
     )
 
 
@@ -51,7 +52,7 @@ def equal_share_p(masked):
 class BudgetTest(absltest.TestCase):
     def test_is_the_smallest_number_of_at_least_15_percent(self):
         for length in range(1, 1000):
-            p = masking.budget(length)
+            p = maskings.budget(length)
             self.assertGreaterEqual(100 * p, 15 * length)
             self.assertLess(100 * (p - 1), 15 * length)
 
@@ -65,7 +66,7 @@ def make_pairs(b, length, seed=0):
     separators = (column == a) | (column > a + seconds[:, None])
     word_starts = random.random((b, length)) < 0.6
     word_starts |= separators | (column == 0) | (column == a + 1)
-    return masking.Pairs(
+    return maskings.Pairs(
         np.full((b, length), 7, np.int32), word_starts, separators,
         firsts, seconds, np.zeros(b, np.int32),
     )  # fmt: skip
@@ -74,7 +75,7 @@ def make_pairs(b, length, seed=0):
 def check_words(test, text, masked):
     """None in part, and none left out that would fit; returns what is left."""
     word = np.cumsum(text.word_starts, axis=1) - 1
-    left = masking.budgets(text) - masked.sum(axis=1)
+    left = maskings.budgets(text) - masked.sum(axis=1)
     test.assertGreaterEqual(left.min(), 0)
     for row, separators in enumerate(text.separators):
         number = word[row][~separators]
@@ -88,7 +89,7 @@ def check_words(test, text, masked):
 
 def repeated(text, times):
     """Every pair so many times."""
-    return masking.Pairs(
+    return maskings.Pairs(
         *(None if x is None else np.repeat(x, times, axis=0) for x in text)
     )
 
@@ -104,34 +105,34 @@ class PairsTest(parameterized.TestCase):
         text = make_pairs(200, 46)
         sizes = (text.firsts + text.seconds).tolist()
         self.assertEqual(
-            masking.budgets(text).tolist(), [masking.budget(n) for n in sizes]
+            maskings.budgets(text).tolist(), [maskings.budget(n) for n in sizes]
         )
         self.assertGreater(len(set(sizes)), 30)
         windows = random_windows(3, 46, 0.6, 0.1)
-        self.assertEqual(masking.budgets(windows).tolist(), [7, 7, 7])
+        self.assertEqual(maskings.budgets(windows).tolist(), [7, 7, 7])
 
     @parameterized.product(
         name=('spans', 'words', 'tokens'), length=(6, 46, 126)
     )
     def test_the_budget_is_hidden_and_nothing_but_text(self, name, length):
         text = make_pairs(300, length)
-        draw = masking.masking(name)(text, np.random.default_rng(1))
+        draw = maskings.masking_of(name)(text, np.random.default_rng(1))
         self.assertFalse((draw.masked & text.separators).any())
         if name == 'words':
             check_words(self, text, draw.masked)
         else:
-            same(draw.masked.sum(axis=1), masking.budgets(text))
+            same(draw.masked.sum(axis=1), maskings.budgets(text))
         self.assertIsNone(draw.negatives)
         if name == 'spans':  # of one token each
-            same(draw.lengths.sum(axis=1), masking.budgets(text))
-            self.assertEqual(draw.starts.shape[1], masking.budget(length))
+            same(draw.lengths.sum(axis=1), maskings.budgets(text))
+            self.assertEqual(draw.starts.shape[1], maskings.budget(length))
             a = text.firsts[:, None]
             ends = draw.starts + draw.lengths
             self.assertFalse(((draw.starts < a) & (ends > a)).any())
 
     def test_every_token_of_a_pair_is_drawn_as_often(self):
         text = repeated(make_pairs(1, 40, seed=5), 6000)
-        draw = masking.tokens(text, np.random.default_rng(0))
+        draw = maskings.mask_tokens(text, np.random.default_rng(0))
         masked = draw.masked[:, ~text.separators[0]]
         self.assertGreater(equal_share_p(masked), SIGNIFICANCE)
 
@@ -139,12 +140,12 @@ class PairsTest(parameterized.TestCase):
     def test_negatives_are_masked_alike(self, name):
         """Negatives have as many masked tokens, and no masked separator."""
         text = with_negatives(4000, 40)
-        draw = masking.masking(name)(text, np.random.default_rng(0))
+        draw = maskings.masking_of(name)(text, np.random.default_rng(0))
         others = draw.negatives.masked
         if name == 'words':
             check_words(self, text.negatives, others)
         else:
-            same(others.sum(axis=1), masking.budgets(text.negatives))
+            same(others.sum(axis=1), maskings.budgets(text.negatives))
         self.assertFalse((others & text.negatives.separators).any())
 
         def shares(pairs, actual):
@@ -165,9 +166,9 @@ class PairsTest(parameterized.TestCase):
             np.testing.assert_allclose(true, other, atol=0.02)
 
     def test_negatives_change_nothing_of_the_true_pair(self):
-        for name, mask in masking.MASKINGS.items():
+        for name, mask in maskings.MASKINGS.items():
             text = with_negatives(20, 40)
-            one = masking.masking(name)(text, np.random.default_rng(0))
+            one = maskings.masking_of(name)(text, np.random.default_rng(0))
             two = mask(text, np.random.default_rng(0))
             same(one.masked, two.masked)
             self.assertFalse(
@@ -178,7 +179,7 @@ class PairsTest(parameterized.TestCase):
 class SpanLengthsTest(absltest.TestCase):
     def test_rounded_and_clipped_normal(self):
         draws = 1_000_000
-        n = masking.span_lengths(draws, np.random.default_rng(0))
+        n = maskings.span_lengths(draws, np.random.default_rng(0))
         self.assertEqual(n.min(), 1)
         self.assertLessEqual(n.max(), 10)
         observed = np.bincount(n, minlength=11)[1:].astype(float)
@@ -199,8 +200,8 @@ class SpansTest(parameterized.TestCase):
     )
     def test_invariants(self, length, word_rate, separator_rate):
         windows = random_windows(24, length, word_rate, separator_rate)
-        draw = masking.spans(windows, np.random.default_rng(1))
-        budget = masking.budget(length)
+        draw = maskings.mask_spans(windows, np.random.default_rng(1))
+        budget = maskings.budget(length)
         self.assertFalse(draw.shown.any())
         self.assertEqual(draw.starts.shape, (24, budget))
         self.assertEqual(draw.lengths.shape, (24, budget))
@@ -225,7 +226,7 @@ class SpansTest(parameterized.TestCase):
 
     def test_only_the_last_span_is_cut(self):
         windows = random_windows(400, 126, 0.4, 0.02)
-        draw = masking.spans(windows, np.random.default_rng(2))
+        draw = maskings.mask_spans(windows, np.random.default_rng(2))
         begins = np.pad(windows.word_starts, ((0, 0), (0, 1)))
         begins[:, -1] = True
         ends = draw.starts + draw.lengths
@@ -243,10 +244,10 @@ class SpansTest(parameterized.TestCase):
             drawn.append(real(size, random))
             return drawn[-1]
 
-        real = masking.span_lengths
+        real = maskings.span_lengths
         windows = random_windows(300, 126, 0.7, 0.01)
-        with mock.patch.object(masking, 'span_lengths', record):
-            draw = masking.spans(windows, np.random.default_rng(3))
+        with mock.patch.object(maskings, 'span_lengths', record):
+            draw = maskings.mask_spans(windows, np.random.default_rng(3))
         self.assertLen(drawn, (draw.lengths > 0).sum(axis=1).max())
         checked = 0
         for row in np.nonzero(draw.shortened == 0)[0]:
@@ -262,7 +263,7 @@ class SpansTest(parameterized.TestCase):
     def test_lengths_of_spans_that_nothing_cuts(self):
         # 19 tokens are the budget, 10 at most the first span: never cut.
         windows = one_piece_words(20_000, 126)
-        draw = masking.spans(windows, np.random.default_rng(4))
+        draw = maskings.mask_spans(windows, np.random.default_rng(4))
         observed = np.bincount(draw.lengths[:, 0], minlength=11)[1:]
         pmf = np.array(LENGTH_PMF)
         cells = [slice(0, 2), *(slice(i, i + 1) for i in range(2, 7)),
@@ -279,7 +280,7 @@ class SpansTest(parameterized.TestCase):
     def test_the_first_place_is_uniform(self):
         length = 70  # P = 11
         windows = one_piece_words(30_000, length)
-        draw = masking.spans(windows, np.random.default_rng(5))
+        draw = maskings.mask_spans(windows, np.random.default_rng(5))
         for n in (3, 4, 5, 6, 7):
             starts = draw.starts[draw.lengths[:, 0] == n, 0]
             places = length - n + 1
@@ -295,13 +296,13 @@ class SpansTest(parameterized.TestCase):
         # Words of 1 and of 4 tokens in turn; 3 words from 22 places.
         word_starts = np.zeros((20_000, 60), bool)
         word_starts[:, 0::5] = word_starts[:, 1::5] = True
-        windows = masking.Windows(
+        windows = maskings.Windows(
             np.zeros((20_000, 60), np.int32),
             word_starts,
             np.zeros((20_000, 60), bool),
         )
         with constant_lengths(3):
-            draw = masking.spans(windows, np.random.default_rng(6))
+            draw = maskings.mask_spans(windows, np.random.default_rng(6))
         word = np.cumsum(word_starts[0]) - 1
         observed = np.bincount(word[draw.starts[:, 0]], minlength=24)
         same(observed[22:], 0)
@@ -313,7 +314,7 @@ class SpansTest(parameterized.TestCase):
         # 2 words of 20, then 2 more, of which the budget P = 3 leaves one.
         b, words = 60_000, 20
         with constant_lengths(2):
-            draw = masking.spans(
+            draw = maskings.mask_spans(
                 one_piece_words(b, words), np.random.default_rng(7)
             )
         same(draw.lengths, np.broadcast_to([2, 1, 0], (b, 3)))
@@ -335,11 +336,11 @@ class SpansTest(parameterized.TestCase):
         separators = [3, 6, 11, *range(14, 40, 3)]
         row = one_piece_words(1, 40, separators)
         free = one_piece_words(1, 40)
-        windows = masking.Windows(
+        windows = maskings.Windows(
             *(np.concatenate([a, b]) for a, b in zip(row, free, strict=True))
         )
         with constant_lengths(6):
-            draw = masking.spans(windows, np.random.default_rng(8))
+            draw = maskings.mask_spans(windows, np.random.default_rng(8))
         same(draw.starts[0, :2], [7, 0])
         same(draw.lengths[:, :2], [[4, 2], [6, 0]])
         same(draw.lengths[:, 2:], 0)
@@ -349,11 +350,11 @@ class SpansTest(parameterized.TestCase):
     def test_a_row_of_separators_hides_nothing(self):
         windows = one_piece_words(3, 20, range(20))
         windows.separators[1] = False
-        draw = masking.spans(windows, np.random.default_rng(9))
+        draw = maskings.mask_spans(windows, np.random.default_rng(9))
         same(draw.masked.sum(axis=1), [0, 3, 0])
         same(draw.lengths[[0, 2]], 0)
         same(draw.shortened[[0, 2]], 0)
-        draw = masking.spans(
+        draw = maskings.mask_spans(
             one_piece_words(2, 20, range(20)), np.random.default_rng(9)
         )
         self.assertFalse(draw.masked.any())
@@ -366,9 +367,8 @@ class MaskingsTest(parameterized.TestCase):
     def test_is_a_function_of_its_key(self, name):
         windows = random_windows(16, 126, 0.7, 0.02)
         before = [array.copy() for array in windows]
-        a, b = (
-            masking.MASKINGS[name](windows, generator(1, 2, name)) for _ in 'ab'
-        )
+        mask = maskings.MASKINGS[name]
+        a, b = (mask(windows, generator(1, 2, name)) for _ in 'ab')
         for x, y in zip([*a, *windows], [*b, *before], strict=True):
             same(x, y)
 
@@ -379,7 +379,7 @@ class MaskingsTest(parameterized.TestCase):
         for ours, theirs in zip(a, b, strict=True):
             theirs[3] = ours[3]
         ours, theirs = (
-            masking.MASKINGS[name](w, generator(0, 0, name))
+            maskings.MASKINGS[name](w, generator(0, 0, name))
             for w in (a, b)
         )
         same(ours.masked[3], theirs.masked[3])
@@ -389,7 +389,7 @@ class MaskingsTest(parameterized.TestCase):
     def test_fewer_tokens_than_the_budget_are_all_hidden(self, name):
         windows = one_piece_words(2, 20, range(20))
         windows.separators[1, [4, 9]] = False
-        draw = masking.MASKINGS[name](windows, np.random.default_rng(0))
+        draw = maskings.MASKINGS[name](windows, np.random.default_rng(0))
         self.assertFalse(draw.masked[0].any())
         same(np.nonzero(draw.masked[1])[0], [4, 9])
         if name == 'spans':
@@ -399,7 +399,7 @@ class MaskingsTest(parameterized.TestCase):
     @parameterized.parameters('words', 'tokens')
     def test_eighty_ten_ten_for_each_piece(self, name):
         windows = random_windows(2000, 126, 0.4, 0.02)
-        draw = masking.MASKINGS[name](windows, np.random.default_rng(0))
+        draw = maskings.MASKINGS[name](windows, np.random.default_rng(0))
         shown = draw.shown[draw.masked]
         observed = np.bincount(shown, minlength=3)
         self.assertGreater(
@@ -426,7 +426,7 @@ class WordsTest(parameterized.TestCase):
     )
     def test_whole_words_as_many_as_fit(self, length, word_rate):
         windows = random_windows(100, length, word_rate, 0.05, seed=length)
-        draw = masking.words(windows, np.random.default_rng(1))
+        draw = maskings.mask_words(windows, np.random.default_rng(1))
         self.assertTrue(windows.separators.any())
         self.assertFalse((draw.masked & windows.separators).any())
         left = check_words(self, windows, draw.masked)
@@ -439,14 +439,14 @@ class WordsTest(parameterized.TestCase):
         for _ in range(300):
             sizes = random.integers(0, 9, (4, 20))
             room = random.integers(0, 40, 4)
-            actual = masking._that_fit(sizes, room)
+            actual = maskings._that_fit(sizes, room)
             for row, left, taken in zip(sizes, room, actual, strict=True):
                 for size, is_taken in zip(row, taken, strict=True):
                     self.assertEqual(0 < size <= left, is_taken)
                     left -= size * is_taken
 
     def test_every_word_equally_often(self):
-        draw = masking.words(
+        draw = maskings.mask_words(
             one_piece_words(20_000, 62), np.random.default_rng(2)
         )
         self.assertGreater(equal_share_p(draw.masked), SIGNIFICANCE)
@@ -457,7 +457,7 @@ class WordsTest(parameterized.TestCase):
         word_starts = np.ones((20_000, 20), bool)
         word_starts[:, 6] = False
         windows = one_piece_words(20_000, 20)._replace(word_starts=word_starts)
-        draw = masking.words(windows, np.random.default_rng(3))
+        draw = maskings.mask_words(windows, np.random.default_rng(3))
         taken = int(draw.masked[:, 5].sum())
         self.assertGreater(
             stats.binomtest(taken, 20_000, 2 / 19).pvalue, SIGNIFICANCE
@@ -468,7 +468,7 @@ class TokensTest(absltest.TestCase):
     def test_places_are_drawn_independently_of_words(self):
         # Two neighbours are both masked with P (P - 1) / L (L - 1).
         windows = random_windows(5_000, 62, 0.2, 0.0)
-        draw = masking.tokens(windows, np.random.default_rng(2))
+        draw = maskings.mask_tokens(windows, np.random.default_rng(2))
         both = int((draw.masked[:, 30] & draw.masked[:, 31]).sum())
         self.assertGreater(
             stats.binomtest(both, 5_000, 10 * 9 / (62 * 61)).pvalue,

@@ -6,13 +6,13 @@ import numpy as np
 from absl.testing import parameterized
 
 from infoword_tf.views import ngrams
-from infoword_tf.views.masked import masked
-from infoword_tf.views.masking import (
+from infoword_tf.views.masked import (
     MASKINGS,
     Masking,
     Windows,
     budget,
-    spans,
+    mask_spans,
+    masked,
 )
 from tests.refused import refused
 from tests.views import texts
@@ -22,7 +22,7 @@ DIM = {'dim': 'start'}
 
 
 def span_draw(shape, *rows):
-    """Makes a draw of (start, length) by sequence, like `spans`."""
+    """Makes a draw of (start, length) by sequence, like `mask_spans`."""
     b, length = shape
     p = budget(length)
     starts, lengths = np.zeros((2, b, p), np.int32)
@@ -44,7 +44,7 @@ def span_draw(shape, *rows):
 def drawn(b, length, word_rate, **more):
     """Random text, its spans, and both views of it."""
     windows = random_windows(b, length, word_rate, **more)
-    draw = spans(windows, np.random.default_rng(1))
+    draw = mask_spans(windows, np.random.default_rng(1))
     shown = masked(windows, draw, DIM, texts.SPECIALS)
     view = ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
     return windows, draw, shown, view
@@ -180,7 +180,7 @@ class NgramsTest(parameterized.TestCase):
         """One sequence of separators, then a batch of these."""
         windows = random_windows(3, 46, 1.0, 0.0)
         windows.separators[1] = True
-        draw = spans(windows, np.random.default_rng(0))
+        draw = mask_spans(windows, np.random.default_rng(0))
         view = ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
         same(view.weights['dim'].any(axis=1), [True, False, True])
         *_, nothing = drawn(3, 46, 1.0, separator_rate=1.0)

@@ -5,7 +5,7 @@ from absl.testing import parameterized
 
 from infoword_tf.plan import make_plan
 from infoword_tf.views import overlap
-from infoword_tf.views.masking import MASKINGS, Masking, Pairs, Windows, budget
+from infoword_tf.views.masked import MASKINGS, Masking, Pairs, Windows, budget
 from tests.views import texts
 from tests.views.texts import assert_view, random_windows, same
 

@@ -65,8 +65,7 @@ class ExpandedTest(absltest.TestCase):
         text = plain.expanded(5, 4).batch(
             np.arange(2), np.array([[0, 1]]), 24
         )
-        chosen = {'pairs': 2, 'expand': True}
-        view = make(text, **chosen)
+        view = make(text, pairs=2, sides=sentences.Sides(expand=True))
         same(view.ids[0, :16],
              [2, 7, 3, 4, 4, 2, 8, 9, 3, 2, 5, 6, 3, 4, 2, 9])  # fmt: skip
         hidden = np.flatnonzero(view.hidden[0])
@@ -74,8 +73,9 @@ class ExpandedTest(absltest.TestCase):
         same(view.block_ids[0, :16], [0] * 5 + [1] * 4 + [2] * 5 + [3] * 2)
         same(view.positions[0, :6], [0, 1, 2, 3, 4, 0])
         same(view.places['simcse'], [[0, 5, 9, 14]])
-        self.assertIsNone(make(text, **chosen, attend=True).hidden)
-        same(make(text, **chosen, attend=True).ids, view.ids)
+        both = make(text, pairs=2, sides=sentences.Sides(True, attend=True))
+        self.assertIsNone(both.hidden)
+        same(both.ids, view.ids)
 
 
 class CandidatesTest(absltest.TestCase):

@@ -6,7 +6,7 @@ import numpy as np
 from absl.testing import parameterized
 
 from infoword_tf.views import VIEWS
-from infoword_tf.views.masking import Masking
+from infoword_tf.views.masked import Masking
 from infoword_tf.views.translations import (
     Translated,
     Translations,
@@ -163,10 +163,10 @@ class CrossedTest(parameterized.TestCase):
                 return np.zeros(shape, int)
 
         draw = cross(text, Same(), None)
-        self.assertEqual(draw.a_numbers[0], draw.a_numbers[2])
-        self.assertNotEqual(draw.a_numbers[0], draw.a_numbers[1])
+        self.assertEqual(draw.a.numbers[0], draw.a.numbers[2])
+        self.assertNotEqual(draw.a.numbers[0], draw.a.numbers[1])
         # Of b the second pair differs in its first language alone.
-        self.assertEqual(len(set(draw.b_numbers.tolist())), 1)
+        self.assertEqual(len(set(draw.b.numbers.tolist())), 1)
 
     def test_texts_are_corrupted_as_of_mlm(self):
         text = zoo.make_translations(64, crossed=True)
@@ -180,7 +180,7 @@ class CrossedTest(parameterized.TestCase):
             changed = views[0].ids != views[1].ids
             special = np.isin(views[1].ids, (CLS, SEP))
             self.assertFalse((changed & special).any())
-            tokens = (side.firsts + side.seconds).sum()
+            tokens = (side.pairs.firsts + side.pairs.seconds).sum()
             self.assertBetween(changed.sum() / tokens, 0.12, 0.17)
             same(views[0].targets['xlco'], views[1].targets['xlco'])
 
@@ -193,6 +193,6 @@ class CrossedTest(parameterized.TestCase):
         view = VIEWS['crossed'].make(
             text, drawn, {'xlco': 'example'}, zoo.SPECIALS
         )
-        tokens = (drawn.a.firsts + drawn.a.seconds).sum()
+        tokens = (drawn.a.pairs.firsts + drawn.a.pairs.seconds).sum()
         share = (view.ids == MASK).sum() / tokens
         self.assertBetween(share, *((0.3, 0.5) if masked else (0, 0)))

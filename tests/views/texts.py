@@ -3,7 +3,7 @@
 import numpy as np
 
 from infoword_tf import views
-from infoword_tf.views.masking import Masking, Pairs, Windows
+from infoword_tf.views.masked import Masking, Pairs, Windows
 
 SPECIALS = views.Specials(cls_id=2, sep_id=3, mask_id=4, size=100)
 
