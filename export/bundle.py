@@ -18,16 +18,18 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import infoword_tf
-from export import serving_ops, warmup
 from infoword_tf import errors, files
 from infoword_tf.config import EXPORTED, Config, read_exported
 from infoword_tf.critics import CRITICS
 from infoword_tf.evaluation import models
-from tasks import sts as task
+from infoword_tf.evaluation import sts as task
+
+from . import serving_ops, warmup
 
 if TYPE_CHECKING:  # these import TensorFlow
-    from export.signatures import Signatures
     from infoword_tf.inference.loaded import Loaded
+
+    from .signatures import Signatures
 
 # The names of Keras: weights that are not cast stay float32.
 POLICIES = {'float32': 'float32', 'bfloat16': 'mixed_bfloat16'}
@@ -137,8 +139,8 @@ def write(
     final = output / str(version)
     check_free(output, version)
     Config.read(init)  # complains before TensorFlow starts
-    from export import card  # from here on what takes seconds
-    from export.signatures import Signatures
+    from . import card  # from here on what takes seconds
+    from .signatures import Signatures
 
     loaded = with_dims(infoword_tf.load(init, POLICIES[precision]), dims)
     signatures = Signatures.of(loaded, branches)

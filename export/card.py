@@ -16,12 +16,13 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from export import signatures as limits
 from infoword_tf.choices import by_language, values_of
 from infoword_tf.config import Config
 from infoword_tf.critics import CRITICS
 from infoword_tf.objectives import TABLE, decided
 from infoword_tf.text.layout import layout_of
+
+from . import signatures as limits
 
 _FILE = pathlib.Path(__file__)
 # An absolute path at the beginning of a value or of a list entry; no URL.

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from export import runner
 from infoword_tf.critics import CRITICS
 from infoword_tf.errors import InputError
+
+from . import runner
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
@@ -242,7 +243,7 @@ def _tokens(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
 
 def _fill_mask(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     """Computes outputs of `fill_mask`; NaN scores where Python refuses."""
-    from export.signatures import ANSWERS, MASKS
+    from .signatures import ANSWERS, MASKS
 
     shape = (len(content), MASKS, ANSWERS)
     tokens, scores = np.full(shape, b'', 'S200'), np.zeros(shape, np.float32)
@@ -261,7 +262,7 @@ def _fill_mask(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
 
 def _next_token(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     """Computes outputs of `next_token`, text by text."""
-    from export.signatures import ANSWERS
+    from .signatures import ANSWERS
 
     answers = [loaded.next_tokens(text, ANSWERS) for text in content]
     shape = (len(content), min(ANSWERS, len(loaded.tokenizer)))

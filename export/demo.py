@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from export import search
 from infoword_tf import commands, errors, lazy
 from infoword_tf.choices import flag
 from infoword_tf.config import read_exported
+
+from . import search
 
 LOCAL = ['127.0.0.1', 'localhost']  # what a browser calls this machine
 Outputs = Mapping[str, np.ndarray]  # by name, and the inputs

@@ -38,16 +38,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import infoword_tf
-from export.serving import model as standalone
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import Config
 from infoword_tf.critics import CRITICS
-from infoword_tf.data import labelling, tables
+from infoword_tf.data import glue_layout, labelling, tables
 from infoword_tf.evaluation import measures
+from infoword_tf.evaluation import sts as task
 from infoword_tf.resolve import answering
-from tasks import glue_layout
-from tasks import sts as task
+
+from .serving import model as standalone
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
@@ -368,7 +368,7 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
         share of texts with the same likeliest class, or 'same_labels' where a
         text may have several.
     """
-    from export import comparison
+    from . import comparison
 
     texts = [
         text
@@ -443,7 +443,7 @@ def described(
         metrics: the last values of the run.
         flags: of the run, as a flagfile.
     """
-    from export import card
+    from . import card
 
     config, precision = loaded.config, record['precision']
     dev, sts = record.get('dev', {}), record.get('sts')

@@ -19,7 +19,7 @@ from typing import Any
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
-from tasks import sts
+from infoword_tf.evaluation import sts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ def run(choices: SavedModelChoices, chosen: Mapping[str, Any]) -> None:
     if choices.sts:
         sts.read(pathlib.Path(choices.sts))  # complains before the work
     began = time.monotonic()
-    from export import bundle, serving_ops
+    from . import bundle, serving_ops
 
     output = pathlib.Path(choices.output)
     version = bundle.write(

@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from export.index import Index, Passage
 from infoword_tf import commands
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import read_exported
@@ -37,7 +36,8 @@ from infoword_tf.errors import UsageError
 from infoword_tf.evaluation import models, ranking, stages
 from infoword_tf.evaluation.retrieval import EXACT
 from infoword_tf.evaluation.vectors import digest
-from tasks import retrieval
+
+from .index import Index, Passage
 
 BATCH_SIZE = 64  # passages embedded at once, of like length
 Results = list[tuple[float, Passage]]  # with scores, the best first
@@ -65,14 +65,13 @@ class SearchChoices:
     index: str | None = flag(
         None, 'The folder of the index; by default DIR/search. Without '
         '--corpus and --documents it is searched as it is.')
-    critic: str | None = again(retrieval.RetrievalChoices, 'critic', None)
+    critic: str | None = again(stages.StageChoices, 'critic', None)
     first: str | None = flag(
         None, 'bm25: vectors order what a search by words has found; by '
-        'default all passages are compared.', choices=(retrieval.BM25,))
+        'default all passages are compared.', choices=(stages.BM25,))
     rerank: str | None = flag(
         None, 'Another exported model, which orders the best passages anew.')
-    rerank_top: int | None = again(
-        retrieval.RetrievalChoices, 'rerank_top', None)
+    rerank_top: int | None = again(stages.StageChoices, 'rerank_top', None)
     top_k: int = flag(5, 'Answers to a query.', at_least=1)
     hybrid: bool = flag(
         False, 'Search by words (BM25) as well, and add both scores.')
@@ -100,7 +99,7 @@ def check(choices: SearchChoices, chosen: Mapping[str, Any]) -> str:
     if not choices.documents:
         names = 'id', 'text', 'delimiter'
         commands.refuse(chosen, names, '{} is for --documents; leave it out')
-    retrieval.check_stages(choices.first, choices.rerank, choices.rerank_top)
+    stages.check_stages(choices.first, choices.rerank, choices.rerank_top)
     config, _ = read_exported(pathlib.Path(choices.model))
     critic = choices.critic or config.critic
     if CRITICS[critic].of_pairs:
@@ -174,7 +173,7 @@ def search_of(
 ) -> Search:
     """Returns a search of an index by a critic; `encode`: of queries."""
     config, _ = read_exported(pathlib.Path(choices.model))
-    dims, top = choices.dims, choices.rerank_top or retrieval.RERANKED
+    dims, top = choices.dims, choices.rerank_top or stages.RERANKED
     if dims is not None:
         models.check_critic_dims(critic)
         models.check_dims(dims, encode(['']).shape[1])

@@ -46,9 +46,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from export import chunks
-from export.branches import check as check_branches
-from export.branches import split
 from infoword_tf import lazy
 from infoword_tf.config import ROLES
 from infoword_tf.critics import CRITICS
@@ -58,6 +55,10 @@ from infoword_tf.inference.batches import RolePredictor
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.tensors import Tensor
 from infoword_tf.text.template import to_dense, with_special_tokens
+
+from . import chunks
+from .branches import check as check_branches
+from .branches import split
 
 TEXTS = 256  # of a chunk, at most
 TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128

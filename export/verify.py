@@ -39,7 +39,7 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
         model='the folder of a version, DIR/1',
         init='the workdir it was made from',
     )
-    from export import bundle, comparison, serving_ops
+    from . import bundle, comparison, serving_ops
 
     model, workdir = pathlib.Path(choices.model), pathlib.Path(choices.init)
     config, export = read_exported(model)

@@ -52,9 +52,10 @@ from infoword_tf.data import labelling, tables, textfiles
 from infoword_tf.data.labelling import TableExamples
 from infoword_tf.evaluation import measures
 from infoword_tf.training.begin import refuse_unknown_rows
-from tasks import finetune
-from tasks.task import ANY_TABLE, HELDOUT, TRAIN, copy_best
-from tasks.texts import TextTask
+
+from . import finetune
+from .task import ANY_TABLE, HELDOUT, TRAIN, copy_best
+from .texts import TextTask
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded

@@ -47,14 +47,16 @@ import numpy as np
 from infoword_tf import commands, errors
 from infoword_tf.adapters import NONE
 from infoword_tf.choices import again, flag, flags_of
+from infoword_tf.data import glue_layout
 from infoword_tf.objectives import TABLE, parse
 from infoword_tf.objectives.distill import CODE, MAPS, layer_map
 from infoword_tf.training.begin import refuse_infinite_numbers
-from tasks import classify, embedding, finetune, glue, glue_layout, squad, tag
-from tasks.finetune import FinetuneChoices
-from tasks.student import start_of
-from tasks.task import SPLITS, Task
-from tasks.teacher import PATIENCE, Teacher
+
+from . import classify, embedding, finetune, glue, squad, tag
+from .finetune import FinetuneChoices
+from .student import start_of
+from .task import SPLITS, Task
+from .teacher import PATIENCE, Teacher
 
 NO_PATIENCE = 'none'
 # By --task; without it --train is a table.

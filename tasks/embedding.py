@@ -31,8 +31,9 @@ from infoword_tf.languages import code_of
 from infoword_tf.objectives import built, parse
 from infoword_tf.objectives.embed import MEAN
 from infoword_tf.resolve import resolve_rows
-from tasks import finetune
-from tasks.student import (
+
+from . import finetune
+from .student import (
     FIRST,
     SIF,
     TAKES,
@@ -42,7 +43,7 @@ from tasks.student import (
     start_of,
     with_vocabulary,
 )
-from tasks.teacher import Embedder
+from .teacher import Embedder
 
 if TYPE_CHECKING:
     from infoword_tf.text.tokenizer import TextTokenizer

@@ -30,7 +30,8 @@ from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
 from infoword_tf.training.begin import check_and_run, refuse_translations
 from infoword_tf.training.record import FREE
-from tasks.task import HELDOUT, TRAIN, Task
+
+from .task import HELDOUT, TRAIN, Task
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples

@@ -39,7 +39,8 @@ from infoword_tf import commands, errors, progress
 from infoword_tf.choices import flag
 from infoword_tf.config import LEARNED, PERMUTATIONS, REVERSAL, FlowConfig
 from infoword_tf.data import corpora
-from tasks import whiten
+
+from . import whiten
 
 if TYPE_CHECKING:  # they make Keras layers
     from infoword_tf.inference.loaded import Loaded

@@ -23,10 +23,12 @@ from typing import Any, Self
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
+from infoword_tf.data import glue_layout
 from infoword_tf.training.begin import refuse_unknown_rows
-from tasks import classify, finetune, glue_layout
-from tasks.task import HELDOUT, TRAIN
-from tasks.texts import TextTask
+
+from . import classify, finetune
+from .task import HELDOUT, TRAIN
+from .texts import TextTask
 
 
 @dataclasses.dataclass(frozen=True)

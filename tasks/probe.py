@@ -36,7 +36,8 @@ from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.data import labelling, tables
 from infoword_tf.data.labelling import TableExamples
 from infoword_tf.evaluation import measures, models
-from tasks import retrieval
+
+from . import retrieval
 
 OUTER, INNER = 10, 5  # folds that score without --dev, and that choose C
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # C, the inverse of the penalty

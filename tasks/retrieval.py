@@ -60,7 +60,7 @@ from infoword_tf.evaluation.retrieval import (
     measure,
     tune,
 )
-from infoword_tf.evaluation.stages import Costs, Rate, by_pairs
+from infoword_tf.evaluation.stages import Costs, Rate, StageChoices, by_pairs
 from infoword_tf.evaluation.trec import read_run, write_run
 from infoword_tf.evaluation.vectors import (
     digest,
@@ -71,8 +71,6 @@ if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
 
 RUN = 'run.trec'  # in the workdir
-BM25 = 'bm25'
-RERANKED = 100  # documents of a query that a later stage compares
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,18 +108,14 @@ class RetrievalChoices(VectorChoices):
     queries: str | None = flag(
         None, 'A file like queries.jsonl of --data_dir, with the same ids and '
         'other texts: translations, say.')
-    critic: str | None = flag(
-        None, 'What compares a query with a document; by default what the '
-        'model was trained with.', choices=tuple(CRITICS))
+    critic: str | None = again(StageChoices, 'critic', None)
     first: str | None = flag(
         None, 'What finds the documents that the model compares: bm25, a '
         'workdir or an export; by default all are compared.')
     rerank: str | None = flag(
         None, 'A workdir or an export that orders the best documents of the '
         'model anew.')
-    rerank_top: int | None = flag(
-        None, 'How many documents of a query go from stage to stage.',
-        at_least=1, shown=RERANKED)
+    rerank_top: int | None = again(StageChoices, 'rerank_top', None)
     costs: bool = flag(
         False, 'Measure time and bytes, too: milliseconds of a single query, '
         'bytes of a document, seconds to encode 1,000 documents.')
@@ -295,7 +289,7 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
         if getattr(choices, other) is None:
             why = f'{{}} is for --{other}; leave it out'
             commands.refuse(chosen, names, why)
-    check_stages(choices.first, choices.rerank, choices.rerank_top)
+    stages.check_stages(choices.first, choices.rerank, choices.rerank_top)
     splits = choices.data_dir is not None or choices.tune is None
     if not (splits or choices.tune.isdecimal()):
         raise errors.UsageError(
@@ -312,24 +306,6 @@ def check_model(folder: pathlib.Path) -> None:
         read_exported(folder)
     else:
         Config.read(workdir_of(folder))
-
-
-def check_stages(
-    first: str | None, rerank: str | None, rerank_top: int | None
-) -> None:
-    """Raises UsageError if a stage is no folder, or --rerank_top has none."""
-    for name, path in ('first', first), ('rerank', rerank):
-        is_bm25 = name == 'first' and path == BM25
-        if path is not None and not (is_bm25 or pathlib.Path(path).is_dir()):
-            raise errors.UsageError(
-                'stage_of_no_model',
-                f'--{name}={path}: there is no such workdir or export',
-            )
-    if rerank_top is not None and first is None and rerank is None:
-        raise errors.UsageError(
-            'rerank_top_without_stage',
-            '--rerank_top is for --first and --rerank; leave it out',
-        )
 
 
 def read_split(choices: RetrievalChoices, split: str) -> RetrievalTask:
@@ -460,7 +436,7 @@ def search_all(
 
     results: dict[str, Rankings] = {}
     costs: dict[str, Costs] = {}
-    top = choices.rerank_top or RERANKED
+    top = choices.rerank_top or stages.RERANKED
 
     def search(
         name: str, stage: Stage, before: Rankings | None = None
@@ -510,12 +486,12 @@ def search_all(
         return loaded, stage_of(choices, loaded, source, precision=dtype)
 
     for path in (choices.first, choices.rerank):
-        if path not in (None, BM25):
+        if path not in (None, stages.BM25):
             check_model(pathlib.Path(path))  # before anything is encoded
     words_costs = Costs(len(task.queries) if choices.costs else 0)
     words = before = None
     others = dataclasses.replace(choices, dims=None, critic=None)
-    if choices.first == BM25:
+    if choices.first == stages.BM25:
         before = words = stages.by_words(task, words_costs)
     elif choices.first is not None:
         _, stage = opened(others, choices.first)

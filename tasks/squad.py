@@ -32,14 +32,16 @@ from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
 from infoword_tf.evaluation.commonest import Commonest, of_answers
 from infoword_tf.training.begin import refuse_unknown_rows
-from tasks import finetune, squad_scores
-from tasks.task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit
+
+from . import finetune, squad_scores
+from .task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
     from infoword_tf.inference.loaded import Loaded
-    from tasks.squad_answers import Predictions
-    from tasks.squad_data import Features, Questions
+
+    from .squad_answers import Predictions
+    from .squad_data import Features, Questions
 
 NAME = 'squad'
 # Of an answer that reads no question: words from where the context begins.
@@ -119,7 +121,8 @@ def measure_of(
 
     def measure(predictions: dict[str, np.ndarray], view: Any) -> dict:
         from infoword_tf.views.examples import by_example
-        from tasks import squad_answers
+
+        from . import squad_answers
 
         of_tokens = {'last'} if 'starts' in predictions else {'first', 'last'}
         scores = {
@@ -142,7 +145,8 @@ def measure_of(
 def answered(loaded: 'Loaded', questions: 'Questions') -> 'Predictions':
     """Answers questions with a workdir."""
     from infoword_tf.inference.reader import Answer
-    from tasks.squad_answers import Predictions
+
+    from .squad_answers import Predictions
 
     contexts = questions.contexts
     replies = loaded.answer(
@@ -206,7 +210,7 @@ class Squad(Task):
             if not path.is_file():  # before TensorFlow is imported
                 raise FileNotFoundError(f'{path}: there is no such file')
 
-        from tasks import squad_data
+        from . import squad_data
 
         train, dev = (squad_data.read(x, choices.version2) for x in paths)
         splits = {TRAIN: train, HELDOUT: dev.subset(choices.dev_examples)}
@@ -221,7 +225,7 @@ class Squad(Task):
         self, loaded: 'Loaded', settings: Mapping[str, Any], length: int
     ) -> dict[str, TaskSplit]:
         """Formats windows over the contexts as inputs of a model."""
-        from tasks import squad_data
+        from . import squad_data
 
         windows = {}
         for split in SPLITS:
@@ -254,7 +258,8 @@ class Squad(Task):
         The null threshold goes to the workdir, the predictions to `out`.
         """
         import infoword_tf
-        from tasks import squad_answers
+
+        from . import squad_answers
 
         questions = self.splits[HELDOUT]
         predictions = answered(infoword_tf.load(workdir), questions)

@@ -19,7 +19,8 @@ from infoword_tf.inference import answers as decoding
 from infoword_tf.inference.answers import AMONG, SPANS, SURE, BestSpans
 from infoword_tf.inference.reader import Answer
 from infoword_tf.objectives.infonce import NEVER
-from tasks.squad_data import Features, Questions
+
+from .squad_data import Features, Questions
 
 PREDICTIONS, BEST, ODDS = 'predictions.json', 'nbest.json', 'null_odds.json'
 _WINDOWS = 256  # at once

@@ -43,13 +43,13 @@ from infoword_tf.evaluation.sts import (
     Encode,
     ScoredPairs,
     alignment,
-    correlation,
     read,
     read_sets,
     similarities,
     uniformity,
 )
-from tasks import retrieval
+
+from . import retrieval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,18 +59,6 @@ class StsChoices(retrieval.VectorChoices):
     data: str | None = flag(
         None, 'A file of STS-B or SICK with scores, a folder of STS12 to '
         'STS16, or a folder of all of them.')
-
-
-def correlations(
-    path: str, similarity: str, encoders: Mapping[str, Encode]
-) -> dict[str, Any]:
-    """Returns Spearman's x 100 on a file for each encoder, for JSON."""
-    pairs = read(pathlib.Path(path))
-    return {
-        'data': pathlib.Path(path).name,
-        'pairs': len(pairs.scores),
-        **{k: correlation(pairs, v, similarity) for k, v in encoders.items()},
-    }
 
 
 def measure(pairs: ScoredPairs, similarity: np.ndarray) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from infoword_tf import errors
 from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.objectives.embed import CLS, LAST_TOKEN, MEAN, POOLINGS
 from infoword_tf.text.layout import layout_of
-from tasks.teacher import Embedder
+
+from .teacher import Embedder
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded

@@ -33,13 +33,15 @@ from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.text import tags
 from infoword_tf.training.begin import refuse_unknown_rows
-from tasks import finetune, labels, tag_data, tag_scores
-from tasks.task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit, copy_best
+
+from . import finetune, labels, tag_data, tag_scores
+from .task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit, copy_best
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
     from infoword_tf.inference.loaded import Loaded
-    from tasks.tag_windows import TaggedWindows
+
+    from .tag_windows import TaggedWindows
 
 NAME = 'tag'
 PREDICTIONS = 'predictions.conll'
@@ -247,7 +249,7 @@ class Tagging(Task):
         self, loaded: 'Loaded', settings: Mapping[str, Any], length: int
     ) -> dict[str, TaskSplit]:
         """Formats windows over the texts as inputs of a model."""
-        from tasks import tag_windows
+        from . import tag_windows
 
         windows = {}
         for split in SPLITS:

@@ -15,7 +15,8 @@ from infoword_tf.inference.tagger import first_tokens, join_words, windows_of
 from infoword_tf.text import tags
 from infoword_tf.text.template import Template
 from infoword_tf.views.examples import UNKNOWN
-from tasks.tag_data import Tagged
+
+from .tag_data import Tagged
 
 _TEXTS_A_CALL = 4096  # of the tokenizer
 

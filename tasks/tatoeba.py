@@ -42,7 +42,8 @@ import numpy as np
 from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.evaluation import bitext, models
-from tasks import retrieval
+
+from . import retrieval
 
 SHOWN = ('accuracy', 'f1')  # in the table
 

@@ -25,7 +25,8 @@ from infoword_tf.config import WEIGHTS, TeacherConfig
 from infoword_tf.data import opened
 from infoword_tf.objectives import TABLE
 from infoword_tf.resolve import answering
-from tasks.task import ANY_TABLE, Task
+
+from .task import ANY_TABLE, Task
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples

@@ -16,9 +16,10 @@ from infoword_tf.data import labelling
 from infoword_tf.data.labelling import TableExamples
 from infoword_tf.evaluation import measures
 from infoword_tf.evaluation.commonest import of_targets
-from tasks import labels
-from tasks.finetune import format_examples
-from tasks.task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit
+
+from . import labels
+from .finetune import format_examples
+from .task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
