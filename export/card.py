@@ -13,13 +13,14 @@ import json
 import pathlib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infoword_tf.choices import by_language, values_of
 from infoword_tf.config import Config
 from infoword_tf.critics import CRITICS
 from infoword_tf.objectives import TABLE, decided
+from infoword_tf.objectives.row import Vector
 from infoword_tf.text.layout import layout_of
 
 from . import signatures as limits
@@ -181,7 +182,7 @@ def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
         f'puts {json.dumps(prompt) if prompt else "nothing"} before each text.'
         for name, prompt in config.prompts.items()
     )
-    vectors = (
+    vectors: Iterator[Vector | None] = (
         decided(TABLE[row].vector, entry.settings)
         for row, entry in config.rows.items()
     )
@@ -267,7 +268,9 @@ def _teacher(
         return {}
     row = config.task.row if config.task else ''
     score = metrics.get(f'heldout/{row}/{teacher.metric}')
-    known = None not in (score, teacher.score)
+    gained = None
+    if score is not None and teacher.score is not None:
+        gained = score - teacher.score
     return {
         'teacher': teacher,
         'teacher_name': portable(teacher.name),
@@ -278,7 +281,7 @@ def _teacher(
         'teacher_mb': 4e-6 * teacher.weights,
         'student_mb': 4e-6 * weights,
         'score': score,
-        'gained': score - teacher.score if known else None,
+        'gained': gained,
     }
 
 

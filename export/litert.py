@@ -65,6 +65,8 @@ ALIKE = {
     'same': '{:.1%} have the same likeliest class',
     'same_labels': '{:.1%} have the same labels',
 }
+# A function of a graph, the width of its answer, and the number of its texts.
+Signature = tuple[Callable[..., Any], int, int]
 _TEXTS = 200  # on which the card compares, and nasty ones
 
 
@@ -72,8 +74,8 @@ _TEXTS = 200  # on which the card compares, and nasty ones
 class LitertChoices:
     """The choices of the command."""
 
-    init: str | None = flag(None, 'The workdir of a finished run.', model=True)
-    output: str | None = flag(None, 'A folder that is not there yet.')
+    init: str = flag('', 'The workdir of a finished run.', model=True)
+    output: str = flag('', 'A folder that is not there yet.')
     seq_len: int | None = flag(
         None, 'Maximum length of a text in tokens; by default that of '
         'training.', at_least=4)
@@ -148,14 +150,14 @@ def lengths_of(longest: int) -> list[int]:
     return [*itertools.takewhile(lambda n: n < longest, doubled), longest]
 
 
-def signatures_of(loaded: 'Loaded') -> dict[str, tuple[Callable, int, int]]:
+def signatures_of(loaded: 'Loaded') -> dict[str, Signature]:
     """Returns the signatures of a workdir.
 
     Returns:
         By name a function of ids [1, T], length [1] and, of two texts, second
         [1]; the width of its answer; and the number of its texts.
     """
-    signatures = {}
+    signatures: dict[str, Signature] = {}
     for answer, name in HEADS.items():
         for row in loaded.rows_that(answer):
             width = loaded.model.objectives[row].columns
@@ -274,7 +276,8 @@ def write(
                 int(np.prod(v.shape)) for v in loaded.model.variables.values()
             ),
         }
-        models = {'float32': loaded, precision: standalone.Model(partial)}
+        written = standalone.Model(partial)
+        models: dict[str, Any] = {'float32': loaded, precision: written}
         if dev is not None:
             record['dev'] = {'data': dev.where, 'examples': len(dev.first)} | {
                 name: scored(model, dev, config)
@@ -285,7 +288,7 @@ def write(
             record['sts'] = task.correlations(
                 sts,
                 config.similarity,
-                {'float32': exact, precision: models[precision].encode},
+                {'float32': exact, precision: written.encode},
             )
         metrics, flags = (
             path.read_text() if path.is_file() else ''

@@ -26,9 +26,9 @@ from infoword_tf.evaluation import sts
 class SavedModelChoices:
     """The choices of the command."""
 
-    init: str | None = flag(None, 'The workdir of a finished run.', model=True)
-    output: str | None = flag(
-        None, 'The base path of the model; versions are folders in it.')
+    init: str = flag('', 'The workdir of a finished run.', model=True)
+    output: str = flag(
+        '', 'The base path of the model; versions are folders in it.')
     version: int = flag(
         1, 'The number of the version; servers take the highest.', at_least=1)
     precision: str = flag(

@@ -48,7 +48,7 @@ Search = Callable[..., Results]  # of a query, share of words, how many
 class SearchChoices:
     """The choices of the command."""
 
-    model: str | None = flag(None, 'An exported model, DIR/1.')
+    model: str = flag('', 'An exported model, DIR/1.')
     corpus: str = flag(
         'pydocs', 'What to search, all of it, named as of infoword_tf.train: '
         'pydocs, text:GLOB, jsonl:GLOB[:FIELD], parquet:GLOB[:COLUMN] ...')
@@ -176,10 +176,12 @@ def search_of(
     dims, top = choices.dims, choices.rerank_top or stages.RERANKED
     if dims is not None:
         models.check_critic_dims(critic)
-        models.check_dims(dims, encode(['']).shape[1])
-    rerank = choices.rerank and models.exported_scores(
-        pathlib.Path(choices.rerank), BATCH_SIZE
-    )
+        models.check_dims(dims, encode([''], None).shape[1])
+    rerank = None
+    if choices.rerank is not None:
+        rerank = models.exported_scores(
+            pathlib.Path(choices.rerank), BATCH_SIZE
+        )
 
     def compared(texts: Texts) -> Texts:
         if dims is not None:

@@ -78,6 +78,7 @@ _INPUTS = {
 }
 
 Outputs = dict[str, Tensor]
+Graph = tuple[Callable[..., Outputs], tuple[str, ...]]  # with its inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Signatures:
     """
 
     loaded: Loaded
-    functions: Mapping[str, Callable[..., Outputs]]
+    functions: Mapping[str, Any]
     inputs: Mapping[str, tuple[str, ...]]
     weights: Mapping[str, tf.Variable]
     constants: Mapping[str, Tensor]
@@ -131,7 +132,7 @@ class Signatures:
         }
         variables = loaded.model.variables.items()
         weights = {path: variable.value for path, variable in variables}
-        constants = {}
+        constants: dict[str, Tensor] = {}
         for path, value in _values_by_path(replaced).items():
             of_kind = weights if isinstance(value, tf.Variable) else constants
             of_kind[path] = value
@@ -159,7 +160,7 @@ class Signatures:
         module.weights = self.weights
         module.tokenizer = self.loaded.tokenizer  # with its tables
         signatures = {'serving_default': self.functions[self.default]}
-        tf.saved_model.save(module, folder, signatures | self.functions)
+        tf.saved_model.save(module, folder, {**signatures, **self.functions})
 
 
 class _Graphs:
@@ -177,12 +178,10 @@ class _Graphs:
             self.embed, input_signature=[_INPUTS['texts']], autograph=False
         )
 
-    def functions(
-        self,
-    ) -> dict[str, tuple[Callable[..., Outputs], tuple[str, ...]]]:
+    def functions(self) -> dict[str, Graph]:
         """Returns the functions that the rows allow, with names of inputs."""
         loaded, one, two = self.loaded, ('texts',), ('texts', 'pairs')
-        graphs = {'embed': (self.prompted(None), one)}
+        graphs: dict[str, Graph] = {'embed': (self.prompted(None), one)}
         for prompt in loaded.config.prompts:
             graphs[f'embed_{prompt}'] = self.prompted(prompt), one
         for role in reversed(ROLES):
@@ -200,11 +199,11 @@ class _Graphs:
             graphs['fill_mask'] = self.fill_mask, one
         if loaded.rows_that('next'):
             graphs['next_token'] = self.next_token, one
-        for answer, name, function in (
+        for kind, name, function in (
             ('classes', 'classify', self.classify),
             ('numbers', 'regress', self.regress),
         ):
-            for row in loaded.rows_that(answer):
+            for row in loaded.rows_that(kind):
                 if loaded.model.objectives[row].texts == 'choices':
                     choose = functools.partial(self.choose, row)
                     graphs['choose'] = choose, ('texts', 'choices')
@@ -648,7 +647,7 @@ def _values_by_path(
     replaced: Mapping[str, Tensor | tf.Variable | lazy.Parts],
 ) -> dict[str, Tensor | tf.Variable]:
     """Lists replacements of weights one by one; branches have numbers."""
-    values = {}
+    values: dict[str, Tensor | tf.Variable] = {}
     for path, value in replaced.items():
         if isinstance(value, lazy.Parts):
             values |= {f'{path}_{i}': x for i, x in enumerate(value.values)}

@@ -24,8 +24,8 @@ from infoword_tf.config import Config, read_exported
 class VerifyChoices:
     """The choices of the command."""
 
-    model: str | None = flag(None, 'The folder of a version: DIR/1.')
-    init: str | None = flag(None, 'The workdir it was made from.', model=True)
+    model: str = flag('', 'The folder of a version: DIR/1.')
+    init: str = flag('', 'The workdir it was made from.', model=True)
     texts: int = flag(
         600, 'Number of real texts, in addition to the difficult strings.',
         at_least=1)

@@ -245,7 +245,8 @@ def _of_encoders() -> Iterator[tuple[str, Any, Any]]:
         yield name, kind | None, flag(None, text, **more)
 
 
-EncoderChoices = dataclasses.make_dataclass(
+# The fields are known when Python runs, not to a checker of types.
+EncoderChoices: Any = dataclasses.make_dataclass(
     'EncoderChoices', _of_encoders(), frozen=True, kw_only=True
 )
 
@@ -259,7 +260,7 @@ class ModelChoices(EncoderChoices):
             `RunChoices` of adapters too.
     """
 
-    objectives: str | None = flag(
+    objectives: str = flag(
         'bert_nce', 'What is trained: a named sum, or rows with weights: '
         'bert_nce:1,mlm:0.5. With --pairs by default the sum pairs, with a '
         'length and a rate of its own from --init.')
@@ -429,7 +430,7 @@ class RunChoices(
         None, 'A workdir to start from, or a folder of transformers or '
         'sentence-transformers: the run takes the encoder, the tokenizer, and '
         'the heads of rows that both have.', model=True)
-    workdir: str | None = flag(None, 'The folder of the run.')
+    workdir: str = flag('', 'The folder of the run.')
 
     @staticmethod
     def setting_flags() -> dict[str, tuple[Setting, list[str]]]:

@@ -255,13 +255,22 @@ def refuse_words(words: Sequence[str]) -> None:
         raise UsageError('no_flag', NO_FLAG.format(words[0]))
 
 
-def require(values: Mapping[str, Any], **needed: str) -> None:
-    """Raises UsageError for flags without a value; `needed` names values."""
+def require(values: Mapping[str, Any], **needed: str) -> list[Any]:
+    """Returns the values of flags that must have a value, in order.
+
+    Args:
+        values: choices by name.
+        needed: what each flag names, for the message.
+
+    Raises:
+        UsageError: a flag has no value.
+    """
     for flag, what in needed.items():
         if not values[flag]:
             raise UsageError(
                 'missing_flag', f'--{flag} is missing: name {what}'
             )
+    return [values[flag] for flag in needed]
 
 
 def import_extra(module: str, extra: str, what: str) -> types.ModuleType:

@@ -358,7 +358,7 @@ class Config:
         files.write_json(folder / FILE, self.to_json())
 
     @classmethod
-    def read(cls, folder: pathlib.Path) -> Self:
+    def read(cls, folder: str | pathlib.Path) -> Self:
         """Reads config.json of a workdir.
 
         Raises:

@@ -68,8 +68,8 @@ _ONE_CELL = str.maketrans('\t\n\r', '   ')
 class TableChoices:
     """Choices of the examples of a table."""
 
-    train: str | None = flag(None, 'A table to train on.')
-    dev: str | None = flag(None, 'A table on which the weights are selected.')
+    train: str = flag('', 'A table to train on.')
+    dev: str = flag('', 'A table on which the weights are selected.')
     columns: tuple[str, ...] = flag(
         (), 'Column names of TSV and CSV files that have no header line, in '
         'order; a file whose labels are not read may lack that column.')
@@ -406,7 +406,7 @@ def kinds_of(
         return (), ('spearman', 'pearson')
     if choices.choices:
         numbers = [str(i) for i in range(len(choices.choices))]
-        named = set(table.labels) - set(numbers)
+        named = {*(table.labels or ())} - {*numbers}
         return tuple(choices.choices if named else numbers), ('accuracy',)
     labels = tuple(labelling.classes(table))
     if table.label_sets is None:

@@ -77,10 +77,11 @@ OF_LABELS = (
 
 @dataclasses.dataclass(frozen=True)
 class DistillChoices(
-    *dict.fromkeys(kind.choices for kind in TASKS.values()),
+    # A checker of types does not see what the table has.
+    *dict.fromkeys(x.choices for x in TASKS.values()),  # type: ignore[misc]
     embedding.EmbeddingChoices,
 ):
-    """Choices of the command; None of --seq_len is the task's default."""
+    """Choices of the command; --seq_len is None until the task decides."""
 
     USUAL: ClassVar[tuple[str, ...]] = (
         'teacher', 'task', 'data_dir', 'train', 'dev', 'init', 'student',
@@ -92,7 +93,7 @@ class DistillChoices(
         glue.TaskChoices, 'task', None, choices=NAMES,
         help='Which of the nine, or '
         f'{", ".join(x for x in NAMES if x not in glue_layout.TASKS)}.')
-    seq_len: int | None = again(
+    seq_len: int = again(
         FinetuneChoices, 'seq_len', None, shown=FinetuneChoices.seq_len)
     epochs: float | None = again(FinetuneChoices, 'epochs', None)
     sweep: str | None = again(
@@ -269,7 +270,7 @@ def prepare(
     teacher = Teacher(choices.teacher, task)
     init = choices.init or choices.teacher
     student = start_of(init, choices.layers, choices.take)
-    defaults = {'seq_len': FinetuneChoices.seq_len}
+    defaults: dict[str, Any] = {'seq_len': FinetuneChoices.seq_len}
     defaults |= task.defaults(teacher.loaded.config)
     choices = choices.decided(init=init, **{
         name: value for name, value in defaults.items()

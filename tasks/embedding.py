@@ -66,8 +66,8 @@ GOALS = {'embed': 'heldout/embed/mi',
 class EmbeddingChoices(finetune.FinetuneChoices):
     """Choices of a student, and of the text that a teacher reads."""
 
-    teacher: str | None = flag(
-        None, 'A workdir that was fine-tuned on the same task.', model=True)
+    teacher: str = flag(
+        '', 'A workdir that was fine-tuned on the same task.', model=True)
     layers: int | None = flag(
         None, 'Layers of the student; all of --init by default.', at_least=1)
     take: str = flag(
@@ -165,8 +165,9 @@ def translations_of(
     pairs: text_pairs.Columns, language: str, count: int | None = None
 ) -> Iterator[tuple[str, str, str]]:
     """Yields both texts of translations, for `Texts`; `language` is read."""
-    side = pairs.languages.index(language)
-    other = pairs.languages[1 - side]
+    languages = pairs.languages or ('', '')
+    side = languages.index(language)
+    other = languages[1 - side]
     both = zip(pairs.texts[side], pairs.texts[1 - side], strict=True)
     for text, translation in itertools.islice(both, count):
         yield text, text, language
@@ -266,7 +267,7 @@ def tokenizer_of(choices: EmbeddingChoices, texts: Texts) -> 'TextTokenizer':
         for text in texts.student:
             yield documents.Document((' '.join(text.split()),), '')
 
-    corpus = corpora.Corpus('', digest.hexdigest(), every, tuple)
+    corpus = corpora.Corpus('', digest.hexdigest(), every, lambda: iter(()))
     return open_tokenizer(choices, {'': corpus}, files.cache_dir())
 
 
@@ -334,7 +335,7 @@ def prepare(
     objectives = choices.objectives or OBJECTIVES
     rows = built(parse(objectives))
     back = 0 if width == teacher.width else teacher.width
-    settings = {f'{row}.pooling': pooling for row in rows}
+    settings: dict[str, Any] = {f'{row}.pooling': pooling for row in rows}
     settings |= {f'{row}.width': back for row in rows}
     # The start has the width now.
     choices = choices.decided(
@@ -351,13 +352,13 @@ def prepare(
             pooling=pooling, similarity=teacher.loaded.config.similarity
         )
     examples, digest = {}, hashlib.blake2b(digest_size=16)
-    for split, texts in student.items():
+    for split, prompted in student.items():
         examples[split] = finetune.format_examples(
-            started, [(texts, None)], choices.seq_len, split,
+            started, [(prompted, None)], choices.seq_len, split,
             dict.fromkeys(rows, vectors[split]), what='sentences',
         )  # fmt: skip
-        digest.update(teacher.key('texts', *texts).encode())
-        if read[split] != texts:
+        digest.update(teacher.key('texts', *prompted).encode())
+        if read[split] != prompted:
             digest.update(teacher.key('texts', *read[split]).encode())
     config = teacher.loaded.config
     fields = {
@@ -381,7 +382,7 @@ def prepare(
         fit.Goal(next(GOALS[row] for row in GOALS if row in rows)),
         measures,
         fields,
-        started,
+        started.workdir,
         source=source,
         record=record,
     )
@@ -391,8 +392,9 @@ def prepare(
 
 def run(choices: EmbeddingChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Runs tasks.distill with --task=embed."""
-    defaults = LOOKUP_DEFAULTS if choices.student == LOOKUP else {}
-    defaults = {'epochs': finetune.EPOCHS, **defaults}
+    defaults: dict[str, Any] = {'epochs': finetune.EPOCHS}
+    if choices.student == LOOKUP:
+        defaults |= LOOKUP_DEFAULTS
     choices = choices.decided(
         seq_len=choices.seq_len or finetune.FinetuneChoices.seq_len,
         **{k: value for k, value in defaults.items() if k not in chosen},

@@ -85,11 +85,12 @@ class FinetuneChoices(RunChoices):
 
     corpus: tuple[str, ...] = again(RunChoices, 'corpus', ())
     optimizer: str = again(RunChoices, 'optimizer', 'adamw')
-    learning_rate: float | None = again(
+    # None is what the width decides: wider than the type of the parent.
+    learning_rate: float | None = again(  # type: ignore[assignment]
         RunChoices, 'learning_rate', None,
         help=f'Peak learning rate; by default {RATE:g} ({WIDTH} / width)^2, '
         f'with --adapter {adapters.RATE:g} times as much.')
-    objectives: str | None = again(RunChoices, 'objectives', None)
+    objectives: str = again(RunChoices, 'objectives', '')
     epochs: float | None = again(
         RunChoices, 'epochs', None, shown=EPOCHS,
         help='Training epochs; --steps sets the number of updates instead. '
@@ -119,7 +120,7 @@ def read_examples(objectives: str, choices: RunChoices) -> dict[str, Any]:
 
 def write_corpus(
     splits: Mapping[str, tuple[Sequence[str], Sequence[str] | None]],
-) -> dict[str, str]:
+) -> tuple[str, str]:
     """Writes texts of examples; returns --corpus and --heldout.
 
     `splits` are 'train' and 'heldout': first texts, and second texts or None.
@@ -141,7 +142,7 @@ def write_corpus(
             with files.written(path) as partial:
                 partial.write_text(text, encoding='utf-8')
         paths[split] = str(path)
-    return {'corpus': f'text:{paths["train"]}', 'heldout': paths['heldout']}
+    return f'text:{paths["train"]}', paths['heldout']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,7 +267,7 @@ def prepare(
     shared = BuildCache()
     if choices.strategy == 'multiworker':  # before --init touches a device
         shared.strategy = distribution.make_strategy(choices.strategy)
-    loaded = started or Loaded(Workdir.open(choices.init))
+    loaded = started or Loaded(Workdir.open(choices.init or ''))
     resolved = resolve(choices, loaded.config)
     choices = with_rate(choices, resolved.encoder.arguments['width'])
     refuse_translations(choices, resolved.plan)
@@ -285,7 +286,8 @@ def prepare(
             digest.update(np.ascontiguousarray(array).tobytes())
     if resolved.plan.reads('text') and not choices.corpus:
         texts = {name: split.texts for name, split in splits.items()}
-        choices = choices.decided(**write_corpus(texts))
+        corpus, held = write_corpus(texts)
+        choices = choices.decided(corpus=corpus, heldout=held)
     learned = TaskConfig(
         task.name,
         row,
@@ -302,7 +304,7 @@ def prepare(
         {row: heldout.measure},
         # A model is served with the length that it was trained on.
         {'max_length': choices.seq_len, 'task': learned, **fields},
-        loaded,
+        loaded.workdir,
         shared,
         record={'task': task.name},
     )
@@ -410,9 +412,10 @@ def train_once(
     choices = with_steps(choices, size)
     updates = updates_of(choices, size)
     usual = round(EPOCHS * updates)
-    if unset and choices.steps > usual:
+    steps = choices.steps_of(updates)
+    if unset and steps > usual:
         print(
-            f'{size:,} examples: {choices.steps / updates:g} epochs, since '
+            f'{size:,} examples: {steps / updates:g} epochs, since '
             f'{EPOCHS:g} have only {usual} updates; --epochs sets the number',
             flush=True,
         )
@@ -450,9 +453,16 @@ def leave_to_chief(prepared: PreparedTask) -> None:
     """Ends every worker but the first, which measures, writes and prints."""
     from infoword_tf.training import distribution
 
-    if not distribution.is_chief(prepared.labelled.shared.strategy):
+    shared = prepared.labelled.shared
+    if shared is not None and not distribution.is_chief(shared.strategy):
         print('the first worker says what was learned', flush=True)
         raise SystemExit(0)
+
+
+def free(prepared: PreparedTask) -> None:
+    """Deletes the builds that the runs share."""
+    if prepared.labelled.shared is not None:
+        prepared.labelled.shared.clear()
 
 
 def train_all(
@@ -499,7 +509,7 @@ def train_all(
         best = train_once(prepared, chosen)
         if several:
             leave_to_chief(prepared)
-        prepared.labelled.shared.clear()
+        free(prepared)
         return workdir, {**result(task, best), **further(workdir, best)}
     runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
     cells = [
@@ -518,7 +528,7 @@ def train_all(
             runs.setdefault(name or 'all', []).append(
                 (folder, {**result(task, best), **more})
             )
-    prepared.labelled.shared.clear()
+    free(prepared)
     return compared(task.metrics[0], runs)
 
 
@@ -646,9 +656,9 @@ def nothing_learned(
         metric,
         best[f'heldout/{task.row}/{metric}'],
         prepared.commonest(),
-        choices.steps,
-        choices.learning_rate,
-        round(usual * updates),
+        steps=choices.steps_of(updates),
+        learning_rate=choices.learning_rate or RATE,
+        usual=round(usual * updates),
     )
     if sentence and choices.sweep:
         sentence += ', without --sweep'

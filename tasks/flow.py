@@ -109,8 +109,8 @@ def begin(flow: 'Flow', x: np.ndarray, random: np.random.Generator) -> None:
             x, _ = flow.split_level(x)
         if step.permutation == LEARNED:
             begin_matrix(step, x, random)
-            *inner, last = step.net
-            for layer in inner:
+            *hidden, last = step.net
+            for layer in hidden:
                 drawn = random.standard_normal(layer.kernel.shape)
                 layer.kernel.assign(drawn * math.sqrt(2 / layer.width))
             last.kernel.assign(np.zeros(last.kernel.shape))
@@ -184,7 +184,7 @@ def fit(flow: 'Flow', vectors: np.ndarray, choices: FlowChoices) -> None:
 
     x, mean = whiten.check(vectors)
     scale = math.sqrt(np.square(x - mean).mean())
-    x = np.float32((x - mean) / scale)
+    x = ((x - mean) / scale).astype(np.float32)
     random = np.random.default_rng(choices.seed)
     noise = math.sqrt(choices.epsilon)
 

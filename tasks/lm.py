@@ -54,11 +54,11 @@ if TYPE_CHECKING:  # they import TensorFlow, or Keras
 class LmChoices:
     """Choices of the command."""
 
-    init: str | None = flag(
-        None, 'The workdir of a finished run of a language model: of gpt, '
+    init: str = flag(
+        '', 'The workdir of a finished run of a language model: of gpt, '
         'transformer_xl or rnn_lm.', model=True)
-    corpus: str | None = flag(
-        None, 'The text that is scored, as of infoword_tf.train: pydocs, '
+    corpus: str = flag(
+        '', 'The text that is scored, as of infoword_tf.train: pydocs, '
         'text:GLOB, lines:GLOB, jsonl:GLOB[:FIELD] ... If --init was '
         'trained on it, only what was held out there; of tfds: a held-out '
         'split.')
@@ -79,7 +79,7 @@ class LmChoices:
         1, 'Parts of the text that are scored in parallel: faster, but each '
         'part starts without memory.', at_least=1)
     precision: str = again(DeviceChoices, 'precision', 'float32')
-    workdir: str | None = flag(None, 'Where metrics.json is written.')
+    workdir: str = flag('', 'Where metrics.json is written.')
     sample: bool = flag(False, 'Generate text instead of scoring one.')
     prompt: str = flag('', 'The text that --sample continues.')
     tokens: int = flag(

@@ -52,8 +52,8 @@ RULES = ('own', 'skipped', 'margin')
 class MineChoices:
     """Choices of the command."""
 
-    init: str | None = flag(
-        None, 'The workdir whose vectors search.', model=True)
+    init: str = flag(
+        '', 'The workdir whose vectors search.', model=True)
     pairs: str | None = flag(None, 'GLOB of pairs, as of infoword_tf.train.')
     pair_columns: tuple[str, ...] = flag(
         (), 'Names of the columns a and b; by default as infoword_tf.train '
@@ -86,7 +86,7 @@ class MineChoices:
     precision: str = again(
         DeviceChoices, 'precision', 'float32',
         help=f'Precision of --init; {AUTO}')
-    workdir: str | None = flag(None, 'Where pairs.csv and metrics.json go.')
+    workdir: str = flag('', 'Where pairs.csv and metrics.json go.')
 
 
 class JudgedPairs(NamedTuple):
@@ -246,10 +246,17 @@ def rated(loaded: 'Loaded', first: list[str], second: list[str]) -> np.ndarray:
     return loaded.classify(first, second)[:, -1]
 
 
-def read_pairs(choices: MineChoices) -> JudgedPairs:
+def read(choices: MineChoices) -> JudgedPairs:
+    """Reads --data_dir, or --pairs and --corpus; errors as of `run`."""
+    if choices.data_dir is not None:
+        return read_folder(choices, pathlib.Path(choices.data_dir))
+    return read_pairs(choices, choices.pairs or '')
+
+
+def read_pairs(choices: MineChoices, pairs: str) -> JudgedPairs:
     """Reads --pairs and --corpus; errors as of `run`."""
     parts, notes = text_pairs.read_pairs(
-        choices.pairs, choices.pair_columns, choices.pair_delimiter
+        pairs, choices.pair_columns, choices.pair_delimiter
     )
     print('\n'.join(notes), flush=True)
     firsts = [a for part in parts for a in part.texts[0]]
@@ -265,9 +272,9 @@ def read_pairs(choices: MineChoices) -> JudgedPairs:
     return JudgedPairs(firsts, seconds, belongs, more)
 
 
-def read_folder(choices: MineChoices) -> JudgedPairs:
+def read_folder(choices: MineChoices, folder: pathlib.Path) -> JudgedPairs:
     """Reads the judgements of --data_dir; errors as of `beir_task`."""
-    task = retrieval.beir_task(pathlib.Path(choices.data_dir), choices.split)
+    task = retrieval.beir_task(folder, choices.split)
     texts = dict(task.documents())
     firsts: list[str] = []
     seconds: list[str] = []
@@ -326,7 +333,6 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         FileNotFoundError, UsageError, ValueError: what is wrong with a choice.
     """
     workdir = check(choices, chosen)
-    read = read_folder if choices.data_dir else read_pairs
     firsts, seconds, belongs, more = read(choices)
     text_of, query_of = _numbered(seconds), _numbered(firsts)
     known, queries = list(text_of), list(query_of)

@@ -83,7 +83,7 @@ class VectorChoices:
     dims: int | None = flag(
         None, 'How many of the first numbers of a vector are used; by default '
         'all.', at_least=1)
-    workdir: str | None = flag(None, 'Where metrics.json goes.')
+    workdir: str = flag('', 'Where metrics.json goes.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,17 +168,22 @@ def check_source(choices: VectorChoices, *of_init: str) -> pathlib.Path:
 
 
 def for_tuning(
-    choices: RetrievalChoices, task: RetrievalTask
+    choices: RetrievalChoices, task: RetrievalTask, tuned: str
 ) -> tuple[RetrievalTask, RetrievalTask]:
     """Returns the task to measure, and the task that chooses a share of words.
+
+    Args:
+        choices: choices of --data_dir.
+        task: all queries.
+        tuned: value of --tune, a split or a number of queries.
 
     Raises:
         FileNotFoundError, ValueError: no such split, or no query is left for
             either.
     """
     size = len(task.queries)
-    if choices.tune.isdecimal():
-        count = int(choices.tune)
+    if tuned.isdecimal():
+        count = int(tuned)
         if not 0 < count < size:
             raise errors.InputError(
                 'tune_number',
@@ -188,14 +193,14 @@ def for_tuning(
         places = [number * size // count for number in range(count)]
         rest = sorted({*range(size)} - {*places})
         return task.part(rest), task.part(places)
-    other = read_split(choices, choices.tune)
+    other = read_split(choices, tuned)
     measured = {*task.query_ids}
     names = enumerate(other.query_ids)
     places = [place for place, name in names if name not in measured]
     if not places:
         raise errors.InputError(
             'tune_on_measured',
-            f'--tune={choices.tune}: all its queries are measured; name '
+            f'--tune={tuned}: all its queries are measured; name '
             'another split, or how many queries choose, such as --tune=50',
         )
     return task, other.part(places)
@@ -290,11 +295,11 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
             why = f'{{}} is for --{other}; leave it out'
             commands.refuse(chosen, names, why)
     stages.check_stages(choices.first, choices.rerank, choices.rerank_top)
-    splits = choices.data_dir is not None or choices.tune is None
-    if not (splits or choices.tune.isdecimal()):
+    tuned = choices.tune
+    if not (choices.data_dir or tuned is None or tuned.isdecimal()):
         raise errors.UsageError(
             'tune_without_split',
-            f'--tune={choices.tune}: --corpus has no splits; name how many '
+            f'--tune={tuned}: --corpus has no splits; name how many '
             'queries choose, such as --tune=50',
         )
     return workdir
@@ -311,7 +316,7 @@ def check_model(folder: pathlib.Path) -> None:
 def read_split(choices: RetrievalChoices, split: str) -> RetrievalTask:
     """Reads a split of --data_dir, with --queries."""
     queries = pathlib.Path(choices.queries) if choices.queries else None
-    return beir_task(pathlib.Path(choices.data_dir), split, queries)
+    return beir_task(pathlib.Path(choices.data_dir or ''), split, queries)
 
 
 @commands.takes(RetrievalChoices)
@@ -330,7 +335,7 @@ def run(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
     tuning = task.part(())
     if choices.tune is not None:
-        task, tuning = for_tuning(choices, task)
+        task, tuning = for_tuning(choices, task, choices.tune)
     bm25.library()  # complains before the documents are encoded
     with contextlib.ExitStack() as held:
         if choices.vectors is not None:
@@ -363,7 +368,7 @@ class Stage(NamedTuple):
     Attributes:
         critic: in CRITICS.
         encode, similarity: of critics that encode each text by itself.
-        rate: of critics of pairs.
+        rate: of critics of pairs; they have no `encode`.
         source: its files, arguments of `digest`.
         key: what else its vectors depend on.
     """
@@ -414,7 +419,10 @@ def stage_of(
             loaded.score_pairs, batch_size=choices.batch_size
         )
         return Stage(critic, None, '', rate)
-    settings = {'batch_size': choices.batch_size, 'progress': False}
+    settings: dict[str, Any] = {
+        'batch_size': choices.batch_size,
+        'progress': False,
+    }
     if choices.dims is not None:
         models.check_dims(choices.dims, kind.width_in(loaded))
     if kind.has_dims:
@@ -446,8 +454,8 @@ def search_all(
             'first_stage', 'model', 'reranked'
         )
         taken = Costs(len(task.queries) if timed else 0)
-        if CRITICS[stage.critic].of_pairs:
-            if chosen is None:
+        if stage.encode is None:
+            if chosen is None or stage.rate is None:
                 raise errors.UsageError(
                     'cross_without_candidates',
                     f'{LABELS[name]} rates pairs, and cannot search all '

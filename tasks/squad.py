@@ -53,11 +53,11 @@ SEQ_LEN = 384  # as the epochs, of Devlin et al. 2019, §4.2, and its code
 class SquadChoices(finetune.FinetuneChoices):
     """Choices of the command."""
 
-    train: str | None = flag(
-        None, 'A SQuAD file to train on; or .jsonl, .parquet or .arrow with a '
+    train: str = flag(
+        '', 'A SQuAD file to train on; or .jsonl, .parquet or .arrow with a '
         'question a row.')
-    dev: str | None = flag(
-        None, 'A SQuAD file on which the weights are selected.')
+    dev: str = flag(
+        '', 'A SQuAD file on which the weights are selected.')
     version2: bool = flag(False, 'Questions may have no answer.')
     dev_examples: int | None = flag(
         None, 'Evaluate on this many questions of --dev only.', at_least=1)
@@ -107,8 +107,8 @@ def commonest_of(questions: 'Questions', version2: bool) -> Commonest:
     }
     scores = {}
     for answer, size in answers.items():
-        texts = (' '.join(first[:size]) for first in words)
-        texts = dict(zip(golds, texts, strict=True))
+        begins = (' '.join(first[:size]) for first in words)
+        texts = dict(zip(golds, begins, strict=True))
         f1 = squad_scores.raw_scores(golds, texts).f1
         scores[answer] = 100 * np.array(list(f1.values()))
     return of_answers(scores)

@@ -128,11 +128,11 @@ def answers(
         for i, x in enumerate(spans[1:])
     )
     contexts = [questions.contexts.raw(i) for i in questions.context]
-    best = decoding.answers(
+    decoded = decoding.answers(
         tf.constant(contexts, tf.string), numbers, spans.scores, begins, ends,
         among=among,
     )  # fmt: skip
-    best = [x.numpy().tolist() for x in best[1:]]
+    best = (x.numpy().tolist() for x in decoded[1:])
     lowest = None
     if nowhere is not None:
         lowest = decoding.lowest(nowhere, numbers, len(contexts)).numpy()
@@ -140,9 +140,9 @@ def answers(
     for number, (scores, firsts, lasts) in enumerate(zip(*best, strict=True)):
         name = questions.ids[number]
         candidates = [
-            (questions.contexts.cut(questions.context[number], *places),
-             score, *places)
-            for score, *places in zip(scores, firsts, lasts, strict=True)
+            (questions.contexts.cut(questions.context[number], first, end),
+             score, first, end)
+            for score, first, end in zip(scores, firsts, lasts, strict=True)
             if score > NEVER / 2
         ]  # fmt: skip
         predictions.texts[name] = candidates[0][0] if candidates else ''
@@ -152,7 +152,9 @@ def answers(
                 none - candidates[0][1] if candidates else SURE
             )
             if none < SURE:
-                candidates.append(('', none, *[decoding.NOWHERE] * 2))
+                candidates.append(
+                    ('', none, decoding.NOWHERE, decoding.NOWHERE)
+                )
         predictions.best[name] = _with_probabilities(candidates)
     return predictions
 
@@ -164,8 +166,8 @@ def _with_probabilities(
     best = sorted(candidates, key=lambda candidate: -candidate[1])
     shares = np.exp([score - best[0][1] for _, score, *_ in best])
     return [
-        Answer(text, float(share / shares.sum()), score, *places)
-        for (text, score, *places), share in zip(best, shares, strict=True)
+        Answer(text, float(share / shares.sum()), score, begin, end)
+        for (text, score, begin, end), share in zip(best, shares, strict=True)
     ]
 
 

@@ -95,7 +95,7 @@ def best_threshold(
         The score in percent, and the odds above which the answer is ''; None
         if always.
     """
-    now = best = sum(not known for known in golds.values())
+    now = best = float(sum(not known for known in golds.values()))
     odds = None
     for question in sorted(null_odds, key=null_odds.__getitem__):
         if question not in raw:

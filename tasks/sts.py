@@ -28,9 +28,8 @@ With `--model` the vectors are those of an export.
 """
 
 import dataclasses
-import functools
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,8 +55,8 @@ from . import retrieval
 class StsChoices(retrieval.VectorChoices):
     """Choices of the command."""
 
-    data: str | None = flag(
-        None, 'A file of STS-B or SICK with scores, a folder of STS12 to '
+    data: str = flag(
+        '', 'A file of STS-B or SICK with scores, a folder of STS12 to '
         'STS16, or a folder of all of them.')
 
 
@@ -146,7 +145,10 @@ def run(choices: StsChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     encode, similarity = models.vectors_of(
         choices.init, choices.model, choices.dims
     )
-    embed = functools.partial(encode, role=None)
+
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        return encode([*texts], None)
+
     if pairs is not None:
         scores = measured(pairs, embed, similarity)
         show(scores)

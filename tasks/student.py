@@ -243,7 +243,7 @@ def with_vocabulary(
     from infoword_tf.workdir import Workdir
 
     config, old = loaded.config, loaded.model.variables
-    path = getattr(loaded.encoder.embedding_table, 'path', None)
+    path = getattr(loaded.encoder.embedding_table, 'path', '')
     if path not in old or not loaded.encoder.depth:
         raise errors.UsageError(
             'encoder_keeps_vocabulary',

@@ -31,6 +31,7 @@ import numpy as np
 
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
+from infoword_tf.evaluation.commonest import Commonest
 from infoword_tf.text import tags
 from infoword_tf.training.begin import refuse_unknown_rows
 
@@ -51,9 +52,9 @@ PREDICTIONS = 'predictions.conll'
 class TaggedChoices:
     """Choices of files of labelled words."""
 
-    train: str | None = flag(None, 'A file of labelled words to train on.')
-    dev: str | None = flag(
-        None, 'Another, on which the weights are selected.')
+    train: str = flag('', 'A file of labelled words to train on.')
+    dev: str = flag(
+        '', 'Another, on which the weights are selected.')
     word_column: int = flag(
         0, 'Column of the words in CoNLL files, from 0; -1 is the last.')
     column: int = flag(-1, 'Column of the labels, likewise.')
@@ -115,6 +116,11 @@ def measure_of(
         return tag_scores.scores(truth, read)
 
     return measure
+
+
+def commonest_of(truth: tag_scores.Truth) -> Callable[[], Commonest]:
+    """Returns a function that scores the best answer that reads nothing."""
+    return lambda: truth.commonest
 
 
 def say_labels(tagged: tag_data.Tagged) -> None:
@@ -215,7 +221,8 @@ class Tagging(Task):
             dev='a file to choose the weights by',
         )
         both = [read(x, choices) for x in (choices.train, choices.dev)]
-        marked = [tags.marks_spans(itertools.chain(*x.tags)) for x in both]
+        flat = ([*itertools.chain(*tagged.tags)] for tagged in both)
+        marked = [*map(tags.marks_spans, flat)]
         if marked[0] != marked[1]:
             spans, others = both[:: 1 if marked[0] else -1]
             raise errors.InputError(
@@ -267,7 +274,7 @@ class Tagging(Task):
                 len(tagged.words),
                 ([' '.join(text) for text in tagged.words], None),
                 measure_of(features, truth),
-                lambda truth=truth: truth.commonest,
+                commonest_of(truth),
             )
         return windows
 

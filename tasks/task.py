@@ -57,8 +57,6 @@ class Task:
 
     Attributes:
         choices: class of the choices of files.
-        row: name of the row that learns the task.
-        pairs: whether an example has two texts.
         shared: settings of the row that a student takes from a teacher.
         takes_texts: whether a teacher may label the texts of --extra, which
             `with_texts(choices)` reads.
@@ -74,8 +72,6 @@ class Task:
     """
 
     choices: ClassVar[type]
-    row: ClassVar[str]
-    pairs: ClassVar[bool] = True
     shared: ClassVar[tuple[str, ...]] = ()
     takes_texts: ClassVar[bool] = False
     alone: ClassVar[tuple[str, ...]] = ()
@@ -87,6 +83,16 @@ class Task:
     names: tuple[str, ...] = ()
     multilabel: bool = False
     splits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def row(self) -> str:
+        """Name of the row that learns the task."""
+        raise NotImplementedError
+
+    @property
+    def pairs(self) -> bool:
+        """True if an example has two texts."""
+        return True
 
     # ------------------------------------------------------ before TensorFlow
 
@@ -112,6 +118,10 @@ class Task:
     def with_others(self, choices: Any) -> Self:
         """Reads the files of --test and --predict; errors as of `read`."""
         return self
+
+    def with_texts(self, choices: Any) -> Self:
+        """Reads the texts of --extra, if the task `takes_texts`."""
+        raise NotImplementedError
 
     @property
     def class_names(self) -> tuple[str, ...]:

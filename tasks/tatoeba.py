@@ -60,8 +60,8 @@ class TatoebaChoices(retrieval.VectorChoices):
     neighbours: int = flag(
         bitext.NEIGHBOURS, 'Nearest sentences that a margin is made of.',
         at_least=1)
-    data_dir: str | None = flag(
-        None, "A folder of translations into English, as LASER's Tatoeba.")
+    data_dir: str = flag(
+        '', "A folder of translations into English, as LASER's Tatoeba.")
     languages: tuple[str, ...] = flag(
         (), 'Which of its languages, as deu,fra; by default all.')
     score: str = flag(

@@ -137,9 +137,8 @@ class Teacher:
                 f'the data has {", ".join(task.class_names)}; name a teacher '
                 'of the same labels, in the same order',
             )
-        known, names = self.loaded.config.task, {task.name}
-        names |= {known.name} if known else set()
-        if len(names - {ANY_TABLE}) > 1:
+        known = self.loaded.config.task
+        if known and len({known.name, task.name} - {ANY_TABLE}) > 1:
             raise errors.UsageError(
                 'teacher_of_other_task',
                 f'--teacher={folder} was fine-tuned on {known.name}, this is '
@@ -238,14 +237,16 @@ class Teacher:
         )
         shape = (len(order), examples.texts, len(layers), self.width)
         states = np.empty(shape, np.float16)
-        scores: Any = None
+        scores = np.empty(0)
         for path, numbers in chunks:
             chunk = files.read_tensor(path, 'scores')
+            if chunk is None:
+                raise KeyError(f'{path} has no scores')
             where, count = numbers, len(order)
             if TABLE[self.row].of_tokens:
                 where = examples.tokens_of(numbers)
                 count = len(examples.ids)
-            if scores is None:
+            if not len(scores):
                 scores = np.empty((count, *chunk.shape[1:]), chunk.dtype)
             scores[where] = chunk
             for i, layer in enumerate(layers):

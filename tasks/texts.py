@@ -79,7 +79,10 @@ class TextTask(Task):
         """Settings of the row that the examples decide."""
         if not self.labels:
             return {}
-        known = {'classes': len(self.labels), 'multilabel': self.multilabel}
+        known: dict[str, Any] = {
+            'classes': len(self.labels),
+            'multilabel': self.multilabel,
+        }
         if self.splits[TRAIN].choices is not None:
             known['texts'] = 'choices'
         return known

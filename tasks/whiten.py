@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 class LayerChoices:
     """Choices of a command that fits a last layer to vectors of text."""
 
-    init: str | None = flag(
-        None, 'The workdir that makes the vectors.', model=True)
-    corpus: str | None = flag(
+    init: str = flag(
+        '', 'The workdir that makes the vectors.', model=True)
+    corpus: str = flag(
         'pydocs', 'Text whose sentences are read, as of infoword_tf.train.')
     heldout: str | None = flag(
         None, 'GLOB of held-out text, which is not read.')
@@ -50,7 +50,7 @@ class LayerChoices:
         None, 'Pooling of the vectors; by default that of --init.',
         choices=('cls', 'last', 'mean', 'max', 'by_position', 'first_last',
                  'last_two'))
-    workdir: str | None = flag(None, 'The new workdir.')
+    workdir: str = flag('', 'The new workdir.')
 
 
 @dataclasses.dataclass(frozen=True)

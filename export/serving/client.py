@@ -109,14 +109,16 @@ def main() -> None:
     args = parser.parse_args()
     texts = [os.fsencode(text) for text in args.texts]
     texts = texts or [line.rstrip(b'\r\n') for line in sys.stdin.buffer]
-    inputs = {'texts': texts}
+    inputs: dict[str, list] = {'texts': texts}
     if args.pair or args.choices:
         cells = [t.split(b'\t', 1 if args.pair else -1) for t in texts]
         if min(map(len, cells), default=2) < 2:
-            sys.exit(f'error: {min(cells, key=len)[0]} has no tab')
-        name, rest = ('pairs', 1) if args.pair else ('choices', slice(1, None))
+            sys.exit(f'error: {min(cells, key=len)[0]!r} has no tab')
         inputs['texts'] = [part[0] for part in cells]
-        inputs[name] = [part[rest] for part in cells]
+        if args.pair:
+            inputs['pairs'] = [part[1] for part in cells]
+        else:
+            inputs['choices'] = [part[1:] for part in cells]
     try:
         client = Client(args.url, args.model, args.version, args.timeout)
         outputs = client.call(args.signature, **inputs)
