@@ -121,9 +121,9 @@ def write(
         precision: 'float32' or 'bfloat16', in which the encoder stores and
             computes; vectors are float32.
         sts: a file of STS-B; the card then says what `precision` costs on it.
-        dims: how many first numbers of a vector are exported; None: all.
-        branches: of each block of the encoder, that threads compute side by
-            side.
+        dims: number of first numbers of a vector that are exported; None: all.
+        branches: number of branches of a block of the encoder, which threads
+            compute side by side.
 
     Returns:
         The folder of the version.

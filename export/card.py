@@ -40,10 +40,10 @@ def render(
     """Writes the card.
 
     Args:
-        config: of the run.
-        export: of `bundle.describe`.
-        tokens: of the training text; None: unknown.
-        flags: of the run, as a flagfile.
+        config: content of config.json.
+        export: facts of `bundle.describe`.
+        tokens: number of tokens of the training text; None: unknown.
+        flags: flags of the run, as a flagfile.
         metrics: the last values of the run; empty: there are none.
     """
     config = _as_typed(config, flags)
@@ -66,7 +66,7 @@ def lost(
     """Renders the section about the teacher; None: the model is no student.
 
     Args:
-        config, metrics, flags: as of `render`.
+        config, metrics, flags: arguments of `render`.
         weights: their number in the export.
     """
     facts = _teacher(_as_typed(config, flags), weights, metrics)
@@ -148,8 +148,8 @@ def _as_typed(config: Config, flags: str) -> Config:
     the cache.
 
     Args:
-        config: of the run.
-        flags: of the run, as a flagfile.
+        config: content of config.json.
+        flags: flags of the run, as a flagfile.
     """
     typed = dict(re.findall(r'^--(init|teacher)=(.*)$', flags, re.MULTILINE))
     init, teacher = config.run.get('init'), config.teacher

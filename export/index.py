@@ -44,7 +44,7 @@ class Index:
     """Passages of a folder at the time of opening or writing.
 
     Attributes:
-        folder: where the files are, or will be.
+        folder: folder of the files, there or to be made.
         about: content of index.json; empty: the folder has no index yet.
     """
 
@@ -143,13 +143,13 @@ class Index:
 
         Args:
             query: its words are searched by BM25.
-            vector: of the query, a text of the critic; None with words=1.
+            vector: query as a text of the critic; None with words=1.
             prepare: makes texts of the critic such whose products are scores.
-            top_k: how many, at most.
+            top_k: number of passages, at most.
             words: share of BM25 in the score. 0: vectors alone, with their
                 scores; 1: words alone. Between them, scores are sums of
                 standardised ones, see `ranking.hybrid`.
-            first: how many passages, the best by BM25, are compared by
+            first: number of passages, the best by BM25, that are compared by
                 vectors, or `top_k`, if these are more; None: all.
         """
         depth = max(ranking.MERGED, top_k) if 0 < words < 1 else top_k

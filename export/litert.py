@@ -234,7 +234,7 @@ def write(
         init: the workdir of a finished run.
         output: the folder.
         seq_len: T at most; None: what the model was trained on.
-        precision: in PRECISIONS.
+        precision: one of PRECISIONS.
         dev: labelled texts to measure for the card.
         sts: a file of STS-B to measure for the card.
 
@@ -442,9 +442,9 @@ def described(
 
     Args:
         loaded: the workdir.
-        record: of `write`.
+        record: result of `write`.
         metrics: the last values of the run.
-        flags: of the run, as a flagfile.
+        flags: flags of the run, as a flagfile.
     """
     from . import card
 

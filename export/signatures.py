@@ -87,13 +87,13 @@ class Signatures:
 
     Attributes:
         loaded: the workdir.
-        functions: by name, a concrete function of `texts` [B] string, and of
-            `pairs` [B] where it is about two texts, of `choices` [B, J] where
+        functions: concrete functions by name, of `texts` [B] string, and of
+            `pairs` [B] where one is about two texts, of `choices` [B, J] where
             it is about one of several.
-        inputs: by name, the names of what it takes.
-        weights: by path, the variables that they read; what only training
-            needs is not among them.
-        constants: by path, the weights that are constants of the graphs.
+        inputs: names of the inputs of each, by name.
+        weights: variables that they read, by path; what only training needs
+            is not among them.
+        constants: weights that are constants of the graphs, by path.
     """
 
     loaded: Loaded
@@ -108,7 +108,7 @@ class Signatures:
 
         Args:
             loaded: the workdir.
-            branches: of each block of the encoder, see export/branches.py.
+            branches: number of branches of a block, see export/branches.py.
 
         Raises:
             ValueError: the encoder cannot have so many branches.
@@ -477,8 +477,8 @@ class _Graphs:
         """Computes an output of texts, in chunks of like length: [B, width].
 
         Args:
-            compute: of ids [S, T], lengths [S] and of the `more` that are not
-                None, [S, ...] -> [S, width] float32.
+            compute: function of ids [S, T], lengths [S] and of the `more` that
+                are not None, [S, ...] -> [S, width] float32.
             width, ids, lengths, *more: likewise, of B texts.
         """
         (outputs,), order = self._in_order(
@@ -530,10 +530,10 @@ class _Graphs:
         """Computes outputs of texts by length, in chunks.
 
         Args:
-            compute: of ids [S, T], lengths [S] and more inputs that are not
-                None, [S, ...], to tensors whose first axes are joined.
-            kinds: of each tensor, as of `chunks.in_chunks`.
-            inputs: of B texts.
+            compute: function of ids [S, T], lengths [S] and more inputs that
+                are not None, [S, ...], to tensors whose first axes are joined.
+            kinds: kind of each tensor, as of `chunks.in_chunks`.
+            inputs: ids, lengths and more of B texts.
             most: S at most; None: any number.
 
         Returns:
@@ -602,7 +602,7 @@ def _replaced(
 
     Args:
         loaded: the workdir.
-        branches: of each block.
+        branches: number of branches of each block.
 
     Returns:
         By path.

@@ -286,7 +286,7 @@ class Classify(TextTask):
 
     Attributes:
         tests: groups of --test by name; '' if there is one.
-        unknown: of --predict, or None.
+        unknown: texts of --predict, or None.
     """
 
     choices = TableChoices

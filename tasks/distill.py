@@ -234,9 +234,9 @@ def decided(
     """Returns choices with --objectives and settings of a student's rows.
 
     Args:
-        choices: of the command, or of a run of its sweep.
+        choices: choices of the command, or of a run of its sweep.
         row: that learns labels.
-        width: of the teacher, where the student has another; else 0.
+        width: width of the teacher, where the student has another; else 0.
         has_layers: whether layers of the teacher are imitated.
     """
     rows = sum_of(row, choices.alpha, choices.beta if has_layers else 0.0)

@@ -215,9 +215,9 @@ def read(
     """Reads texts to train on and held-out texts.
 
     Args:
-        choices: of the command.
+        choices: choices of the command.
         count: sentences of the teacher that are drawn; None: all.
-        language: of translations, the one that the teacher reads.
+        language: language of translations that the teacher reads.
 
     Raises:
         UsageError: a split has no sentence.

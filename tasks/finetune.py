@@ -151,8 +151,8 @@ class PreparedTask:
 
     Attributes:
         labelled: the examples, with their measures.
-        choices: of the command, with those that the task determines.
-        resolved: of `choices`; None if not resolved yet.
+        choices: choices of the command, with those that the task decides.
+        resolved: rows and views of `choices`; None if not resolved yet.
         decide: completes choices that a sweep has changed.
         commonest: scores the commonest answer to held-out examples; None: there
             is none, of vectors.
@@ -171,8 +171,8 @@ def main(
     """Runs a command that fine-tunes on a task; returns metrics.json.
 
     Args:
-        kind: of the task.
-        choices: of the command, among them those of `kind.choices`.
+        kind: class of the task.
+        choices: choices of the command, with those of `kind.choices`.
         chosen: the explicit ones by name.
     """
     commands.require(vars(choices), workdir='a folder for this run')
@@ -243,8 +243,8 @@ def prepare(
     """Formats examples as inputs of the model of --init.
 
     Args:
-        task: with its examples.
-        choices: of the command.
+        task: examples, and what is learned of them.
+        choices: choices of the command.
         started: --init, if it is in memory.
 
     Raises:
@@ -471,8 +471,8 @@ def train_all(
     """Trains once, or all runs of --sweep and --seeds.
 
     Args:
-        task: of the runs.
-        prepared, chosen: as in `train_once`.
+        task: task of the runs.
+        prepared, chosen: arguments of `train_once`.
 
     Returns:
         The workdir with the best weights, and its entries of metrics.json.
@@ -575,9 +575,9 @@ def finished_run(
     """Returns metrics.json of a finished run of a sweep; None if unfinished.
 
     Args:
-        folder: of the run.
-        prepared, chosen: as in `train_once`.
-        choices: of the run, with its steps.
+        folder: workdir of the run.
+        prepared, chosen: arguments of `train_once`.
+        choices: choices of the run, with its steps.
 
     Raises:
         UsageError: the folder holds a run with other examples, steps or flags.

@@ -100,7 +100,7 @@ def begin(flow: 'Flow', x: np.ndarray, random: np.random.Generator) -> None:
     Couplings add 0. A matrix is a norm followed by a rotation.
 
     Args:
-        flow: with weights of any values.
+        flow: network with weights of any values.
         x: [n, D], vectors that are normed.
         random: draws rotations, and the inner weights of couplings.
     """

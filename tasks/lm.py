@@ -150,7 +150,7 @@ class Counted:
 
     Attributes:
         words: between white space, with one for the end of each document.
-        characters: of the text in its files.
+        characters: number of them in the files of the text.
         unknown: words `<unk>`.
     """
 
@@ -215,9 +215,9 @@ def score(
 
     Args:
         model, row: a model and the row of it that scores.
-        specials: of the vocabulary.
+        specials: special tokens of the vocabulary.
         store: the text.
-        length, memory_length, batch_size: as in `LmChoices`.
+        length, memory_length, batch_size: choices of `LmChoices`.
 
     Returns:
         The sum of all nats; the number of tokens.

@@ -94,7 +94,7 @@ class JudgedPairs(NamedTuple):
 
     Attributes:
         firsts, seconds: a and b of each.
-        belongs: by a, what is no negative of it, as `same` returns it.
+        belongs: texts that are no negatives, by a, as `same` returns them.
         more: further candidates.
     """
 
@@ -109,7 +109,7 @@ class Mined(NamedTuple):
 
     Attributes:
         negatives: numbers of texts.
-        lost: by rule, how many texts it excluded.
+        lost: number of texts that each rule excluded.
     """
 
     negatives: list[int]
@@ -132,9 +132,9 @@ def select(
 
     Args:
         texts: numbers of texts, best first; -1 where there are no more.
-        scores: of each.
+        scores: scores of these texts.
         positive: the lowest score of a b.
-        excluded: which texts are a or one of its b.
+        excluded: texts that are a or one of its b.
         choices: the rules.
     """
     # Of |positive|, so that the limit is below a negative score, too.

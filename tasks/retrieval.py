@@ -366,11 +366,11 @@ class Stage(NamedTuple):
     """A model that compares queries with documents.
 
     Attributes:
-        critic: in CRITICS.
-        encode, similarity: of critics that encode each text by itself.
-        rate: of critics of pairs; they have no `encode`.
+        critic: name in CRITICS.
+        encode, similarity: functions of critics that encode each text alone.
+        rate: function of critics of pairs, which have no `encode`.
         source: its files, arguments of `digest`.
-        key: what else its vectors depend on.
+        key: choices that its vectors depend on.
     """
 
     critic: str
@@ -537,10 +537,10 @@ def _baselines(
     """Searches with the untrained encoder, and with means of embeddings.
 
     Args:
-        choices: of the command.
+        choices: choices of the command.
         loaded, stage: --init.
         before: results of --first.
-        search: with a name of LABELS and a stage, perhaps after `before`.
+        search: function of a name in LABELS, a stage and perhaps `before`.
     """
     seed = choices.seed
     if seed is None:
@@ -564,7 +564,7 @@ def with_tuned(
     """Chooses the share of words on the last queries.
 
     Args:
-        results: as of `search_all`, of the queries to measure, then of
+        results: results of `search_all`, of the queries to measure, then of
             `tuning`.
         tuning: the queries that choose.
 

@@ -48,8 +48,8 @@ def spans(
 
     Args:
         features: the windows.
-        predictions: by the names of `objectives.span.BestSpans.spans`, of
-            tokens [P, ...], of windows [n, ...].
+        predictions: arrays of tokens [P, ...] or of windows [n, ...], by the
+            names of `objectives.span.BestSpans.spans`.
         longest: tokens of a span.
         count: S.
     """
@@ -86,7 +86,7 @@ class Predictions(NamedTuple):
     Attributes:
         best: the best answers, with '' if a question may have no answer.
         texts: the best answer that is not '', or ''.
-        null_odds: how much more "no answer" scores than the best answer, nats;
+        null_odds: score of "no answer" minus that of the best answer, in nats;
             empty if every question has an answer.
     """
 
@@ -113,11 +113,11 @@ def answers(
     """Finds the best answers of all questions.
 
     Args:
-        questions, features: of the file, and windows of the questions.
-        spans: of the windows.
+        questions, features: questions of the file, and windows of them.
+        spans: best spans of the windows.
         nowhere: [n] float32, scores of "no answer"; None: every question has
             an answer.
-        among: as in `inference.answers.answers`.
+        among: argument of `inference.answers.answers`.
     """
     numbers = features.questions.astype(np.int64)
     token = features.begins[questions.context[numbers]] + features.firsts

@@ -114,7 +114,7 @@ class Questions:
     """The content of a SQuAD file.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         contexts, ids, texts: C contexts; ids and texts of Q questions.
         context: [Q] int32, number of the context of each question.
         answers: [Q, 2] int64, begin and end of an answer in the bytes of the
@@ -367,8 +367,8 @@ def features(
     of an UNKNOWN answer.
 
     Args:
-        questions: of a file.
-        template: of the model's inputs.
+        questions: questions of a file.
+        template: template of the model's inputs.
         max_length: T, of question and context together.
         training: whether the windows are to be trained on.
         **changes: settings of the row that differ from the defaults.

@@ -116,7 +116,7 @@ def fit_table(
     since it distinguishes no tokens. A token that does not occur gets 0.
 
     Args:
-        tokenizer: of V tokens.
+        tokenizer: tokenizer of V tokens.
         texts, vectors: n texts, and [n, W].
         weights: w, [V]; None: 1.
 
@@ -162,8 +162,8 @@ def lookup_of(
     Args:
         teacher: an embedding model.
         width: D of the student.
-        weighting: in WEIGHTINGS.
-        texts: to train on.
+        weighting: name in WEIGHTINGS.
+        texts: training texts.
         rows: that train the student, by name; their projections are
             initialized as the way back to the teacher's vectors.
         vocabulary: a tokenizer, and vectors [n, W] of the texts to fit a table

@@ -38,7 +38,7 @@ class TagColumns:
         word, label: numbers of the columns of CoNLL, from 0; negative ones
             count from the end.
         words, labels: names of the columns of a table.
-        names: of labels that are numbers; empty: they are names.
+        names: names of labels that are numbers; empty: they are names.
     """
 
     word: int = 0
@@ -53,7 +53,7 @@ class Tagged(NamedTuple):
 
     Attributes:
         where: the file.
-        words: of each text.
+        words: words of each text.
         tags: their labels; none: unknown, or not read.
         lines: [n] where each text begins.
     """

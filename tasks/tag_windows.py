@@ -51,9 +51,9 @@ def features(
     labels: those of one span.
 
     Args:
-        tagged: with labels in one scheme.
+        tagged: texts with labels in one scheme.
         labels: C names; others are unknown to the model.
-        template: of the model's inputs.
+        template: template of the model's inputs.
         max_length: T.
         context, tokens: settings of the row.
     """

@@ -34,11 +34,11 @@ class TaskSplit(NamedTuple):
     """Training or held-out examples, as a model's inputs.
 
     Attributes:
-        examples: of the split.
+        examples: inputs and targets.
         labels: arrays that a fingerprint takes.
         where, size: the file, for people, and the number of its examples.
         texts: first texts, and second texts or None, for rows that read text.
-        measure: of predictions for all examples, by metric.
+        measure: function of predictions for all examples; scores by metric.
         commonest: scores the commonest answer, by the task's first metric.
     """
 
@@ -62,7 +62,7 @@ class Task:
             `with_texts(choices)` reads.
         alone: flags that tasks of other kinds refuse.
         about: use of these flags, for people.
-        name: for people and for comparisons of workdirs.
+        name: name for people and for comparisons of workdirs.
         metrics: names of scores; the first selects the weights.
         labels: ordered classes, as the data write them; () of other tasks.
         names: names of the classes for people; () if as `labels`.
@@ -101,7 +101,7 @@ class Task:
         """Reads the examples of the choices.
 
         Args:
-            choices: of a command, among them those of `cls.choices`.
+            choices: choices of a command, with those of `cls.choices`.
             model: a workdir, whose order of the same labels is taken.
 
         Raises:
@@ -161,8 +161,8 @@ class Task:
         """Writes predictions of the best run; returns further scores.
 
         Args:
-            workdir: of the best of several runs.
-            out: of the command.
+            workdir: workdir of the best of several runs.
+            out: workdir of the command.
         """
         return {}
 

@@ -48,7 +48,7 @@ def chunks_of(
 
     Args:
         teacher: the workdir, for people.
-        key: of the teacher's weights and of the examples.
+        key: hash of the teacher's weights and of the examples.
         order: [n] numbers of examples, as they are computed.
         compute: (numbers of examples) -> the arrays of a file.
 
@@ -88,10 +88,10 @@ class Teacher:
     Attributes:
         folder: the workdir.
         loaded: the workdir in memory.
-        task, row: what it knows, and the row that learned that.
-        settings: of the row.
+        task, row: examples that it knows, and the row that learned them.
+        settings: settings of the row.
         depth, width: L and W.
-        digest: of the weights.
+        digest: hash of the weights.
     """
 
     def __init__(self, folder: str, task: Task):
@@ -155,7 +155,8 @@ class Teacher:
         Args:
             student: before the training.
             length: T of the examples.
-            **settings: of the student's row, which must be the teacher's.
+            **settings: settings of the student's row, which must be those of
+                the teacher.
 
         Raises:
             UsageError: the vocabulary, the layout, the length or a setting
@@ -358,7 +359,7 @@ class Embedder:
         folder: the workdir.
         loaded: the workdir in memory.
         width: W.
-        digest: of the weights.
+        digest: hash of the weights.
         prompts: put before texts in turn; [''] without prompts.
     """
 

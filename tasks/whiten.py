@@ -73,7 +73,7 @@ def fit(
     Args:
         vectors: [n, D].
         dims: W, the width of the layer.
-        epsilon: as in the module.
+        epsilon: epsilon of the module's docstring.
 
     Returns:
         A kernel [D, W] and a bias [W], float32.
@@ -129,8 +129,8 @@ class Fitted(NamedTuple):
 
     Attributes:
         layer: its entry in config.json.
-        weights: by name below the layer's.
-        summary: of the fit, for people.
+        weights: weights by name below the layer's.
+        summary: description of the fit, for people.
         measured: further entries of metrics.json.
     """
 
@@ -161,7 +161,7 @@ def extend(
 
     Args:
         task: the entry of metrics.json.
-        choices: of the command.
+        choices: choices of the command.
         fit: (a model whose `encode` makes the inputs of the layer, sentences,
             the corpus) -> the layer.
 

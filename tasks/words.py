@@ -55,7 +55,7 @@ class Test(NamedTuple):
     """A file of words.
 
     Attributes:
-        name: of the file, without its ending.
+        name: name of the file, without its ending.
         words: n of 2 or 4.
         scores: n, of pairs; None of questions.
         sections: n, of questions; '' of pairs.

@@ -34,7 +34,7 @@ class Client:
 
         Args:
             url: http://HOST:PORT or https://HOST:PORT.
-            model, version: as in models.config; None is the newest version.
+            model, version: names of models.config; None is the newest version.
             timeout: seconds within which the server has to send something.
 
         Raises:
@@ -52,8 +52,8 @@ class Client:
 
         Args:
             signature: embed, tokens, ...
-            **inputs: by name, a list of str, or of bytes, which need not be
-                UTF-8; of choices a list of lists of one length.
+            **inputs: lists of str, or of bytes, which need not be UTF-8, by
+                name; of choices a list of lists of one length.
 
         Returns:
             The outputs by name: lists in lists, as the shape of the tensor
