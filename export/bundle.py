@@ -183,9 +183,9 @@ def write(
                 card.render(
                     loaded.config,
                     described,
-                    loaded.workdir.training_pieces,
-                    _text(init / 'flags.txt'),
-                    json.loads(_text(init / 'metrics.json') or '{}'),
+                    tokens=loaded.workdir.training_pieces,
+                    flags=_text(init / 'flags.txt'),
+                    metrics=json.loads(_text(init / 'metrics.json') or '{}'),
                 )
             )
         _flush(partial)

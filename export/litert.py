@@ -523,9 +523,13 @@ def run(choices: LitertChoices, chosen: Mapping[str, Any]) -> None:
             ),
         )  # fmt: skip
     record = write(
-        choices.init, output, choices.seq_len, choices.precision, dev,
-        choices.sts,
-    )  # fmt: skip
+        choices.init,
+        output,
+        seq_len=choices.seq_len,
+        precision=choices.precision,
+        dev=dev,
+        sts=choices.sts,
+    )
     print(
         f'{output}/: {", ".join(record["signatures"])}; {choices.precision}, '
         f'{record["bytes"] / 1e6:.1f} MB, {time.monotonic() - began:.0f} s; '

@@ -61,9 +61,14 @@ def run(choices: SavedModelChoices, chosen: Mapping[str, Any]) -> None:
 
     output = pathlib.Path(choices.output)
     version = bundle.write(
-        choices.init, output, choices.version, choices.precision, choices.sts,
-        choices.dims, choices.branches,
-    )  # fmt: skip
+        choices.init,
+        output,
+        version=choices.version,
+        precision=choices.precision,
+        sts=choices.sts,
+        dims=choices.dims,
+        branches=choices.branches,
+    )
     size = sum(p.stat().st_size for p in version.rglob('*') if p.is_file())
     signatures = serving_ops.read(version).signature_def
     names = [n for n in sorted(signatures) if not n.startswith('__saved')]

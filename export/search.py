@@ -192,10 +192,13 @@ def search_of(
         query: str, words: float = choices.words, top_k: int = choices.top_k
     ) -> Results:
         results = index.find(
-            query, encode([query], 'query') if words < 1 else None, compared,
-            max(top_k, top) if rerank else top_k, words,
-            top if choices.first else None,
-        )  # fmt: skip
+            query,
+            encode([query], 'query') if words < 1 else None,
+            prepare=compared,
+            top_k=max(top_k, top) if rerank else top_k,
+            words=words,
+            first=top if choices.first else None,
+        )
         if rerank and results:
             scores = rerank(query, [passage.text for _, passage in results])
             best = np.argsort(-scores, kind='stable')[:top_k]

@@ -137,11 +137,11 @@ class Signatures:
             of_kind = weights if isinstance(value, tf.Variable) else constants
             of_kind[path] = value
         return cls(
-            loaded,
-            functions,
-            {name: inputs for name, (_, inputs) in graphs.items()},
-            {k: v for k, v in weights.items() if v.ref() in read},
-            constants,
+            loaded=loaded,
+            functions=functions,
+            inputs={name: inputs for name, (_, inputs) in graphs.items()},
+            weights={k: v for k, v in weights.items() if v.ref() in read},
+            constants=constants,
         )
 
     @property
@@ -313,10 +313,11 @@ class _Graphs:
         """Reads the answer to each question out of a context."""
         reader = self.loaded.reader
         pages = reader.pages(texts, pairs)
-        spans = self._by_length(
-            reader.spans, reader.width, pages.ids, pages.lengths, pages.second,
-            pages.begins, pages.sizes, pages.most,
+        inputs = (
+            pages.ids, pages.lengths, pages.second, pages.begins, pages.sizes,
+            pages.most,
         )  # fmt: skip
+        spans = self._by_length(reader.spans, reader.width, *inputs)
         return reader.replies(pairs, pages, spans)
 
     def tag(self, texts: Tensor) -> Outputs:
@@ -329,16 +330,10 @@ class _Graphs:
                 tagger.token_scores(ids, lengths), sizes, validate=False
             )
 
-        labels = tagger.labels(
-            windows,
-            self._entries(
-                scores,
-                len(self.loaded.config.labels),
-                windows.ids,
-                windows.lengths,
-                windows.sizes,
-            ).flat_values,
-        )
+        inputs = windows.ids, windows.lengths, windows.sizes
+        width = len(self.loaded.config.labels)
+        entries = self._entries(scores, width, *inputs)
+        labels = tagger.labels(windows, entries.flat_values)
         return tagger.spans(texts, windows, *labels)
 
     def tokens(self, texts: Tensor) -> Outputs:

@@ -77,7 +77,7 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
         default = export.get('default', 'embed')  # of older exports
         expected = {
             batch: comparison.in_python(
-                loaded, texts, names, default, bar.update
+                loaded, texts, names=names, default=default, done=bar.update
             )
             for batch, texts in batches.items()
         }

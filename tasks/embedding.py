@@ -342,11 +342,15 @@ def prepare(
         settings, objectives=objectives, width=None, init=init
     )
     if started is None:
+        learned = None if tokenizer is None else (tokenizer, vectors['train'])
         started = lookup_of(
-            teacher, width, choices.weighting, student['train'],
-            resolve_rows(choices),
-            None if tokenizer is None else (tokenizer, vectors['train']),
-        )  # fmt: skip
+            teacher,
+            width,
+            weighting=choices.weighting,
+            texts=student['train'],
+            rows=resolve_rows(choices),
+            vocabulary=learned,
+        )
     else:
         started.config = started.config.replace(
             pooling=pooling, similarity=teacher.loaded.config.similarity
@@ -354,9 +358,13 @@ def prepare(
     examples, digest = {}, hashlib.blake2b(digest_size=16)
     for split, prompted in student.items():
         examples[split] = finetune.format_examples(
-            started, [(prompted, None)], choices.seq_len, split,
-            dict.fromkeys(rows, vectors[split]), what='sentences',
-        )  # fmt: skip
+            started,
+            [(prompted, None)],
+            choices.seq_len,
+            split,
+            targets=dict.fromkeys(rows, vectors[split]),
+            what='sentences',
+        )
         digest.update(teacher.key('texts', *prompted).encode())
         if read[split] != prompted:
             digest.update(teacher.key('texts', *read[split]).encode())
@@ -376,13 +384,13 @@ def prepare(
         measure = by_language(splits['heldout'].languages)
         measures = dict.fromkeys(rows, measure)
     labelled = LabelledData(
-        examples['train'],
-        examples['heldout'],
-        digest.hexdigest(),
-        fit.Goal(next(GOALS[row] for row in GOALS if row in rows)),
-        measures,
-        fields,
-        started.workdir,
+        train=examples['train'],
+        heldout=examples['heldout'],
+        fingerprint=digest.hexdigest(),
+        goal=fit.Goal(next(GOALS[row] for row in GOALS if row in rows)),
+        measures=measures,
+        config_fields=fields,
+        started=started.workdir,
         source=source,
         record=record,
     )

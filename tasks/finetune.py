@@ -219,14 +219,15 @@ def format_examples(
     texts: Sequence[Any],
     length: int,
     where: str,
-    *labels: Any,
+    targets: Mapping[str, np.ndarray],
+    counts: Mapping[str, np.ndarray] = types.MappingProxyType({}),
     what: str = 'rows',
 ) -> 'Examples':
     """Calls `data.examples.format_texts`, and prints how many are truncated."""
     from infoword_tf.data import examples
 
     formatted, cut = examples.format_texts(
-        loaded.template, texts, length, *labels
+        loaded.template, texts, length, targets=targets, counts=counts
     )
     if cut:
         print(
@@ -289,23 +290,27 @@ def prepare(
         corpus, held = write_corpus(texts)
         choices = choices.decided(corpus=corpus, heldout=held)
     learned = TaskConfig(
-        task.name,
-        row,
-        task.pairs,
-        task.metrics,
-        {name: split.where for name, split in splits.items()},
-        {name: split.size for name, split in splits.items()},
+        name=task.name,
+        row=row,
+        pairs=task.pairs,
+        metrics=task.metrics,
+        data={name: split.where for name, split in splits.items()},
+        sizes={name: split.size for name, split in splits.items()},
     )
     labelled = LabelledData(
-        splits[TRAIN].examples,
-        heldout.examples,
-        digest.hexdigest(),
-        fit.Goal(f'heldout/{row}/{task.metrics[0]}'),
-        {row: heldout.measure},
+        train=splits[TRAIN].examples,
+        heldout=heldout.examples,
+        fingerprint=digest.hexdigest(),
+        goal=fit.Goal(f'heldout/{row}/{task.metrics[0]}'),
+        measures={row: heldout.measure},
         # A model is served with the length that it was trained on.
-        {'max_length': choices.seq_len, 'task': learned, **fields},
-        loaded.workdir,
-        shared,
+        config_fields={
+            'max_length': choices.seq_len,
+            'task': learned,
+            **fields,
+        },
+        started=loaded.workdir,
+        shared=shared,
         record={'task': task.name},
     )
     return PreparedTask(

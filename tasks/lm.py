@@ -310,9 +310,13 @@ def sample(choices: LmChoices) -> dict[str, Any]:
     tokenizer = loaded.tokenizer
     ids = tokenizer.tokenize(tf.constant([choices.prompt]))[0].numpy().tolist()
     sampled = generate(
-        loaded.continuation, ids, choices.tokens, choices.temperature,
-        choices.top_p, choices.seed,
-    )  # fmt: skip
+        loaded.continuation,
+        ids,
+        count=choices.tokens,
+        temperature=choices.temperature,
+        top_p=choices.top_p,
+        seed=choices.seed,
+    )
     text = tokenizer.detokenize([*ids, *sampled])
     record = {
         'task': 'lm',
@@ -384,9 +388,14 @@ def score_text(choices: LmChoices) -> dict[str, Any]:
             pathlib.Path(folder) / 'text', documents, tokenizer
         )
         nats, tokens = score(
-            model, row, tokenizer.specials, text, length, memory_length,
-            choices.batch_size,
-        )  # fmt: skip
+            model,
+            row,
+            specials=tokenizer.specials,
+            store=text,
+            length=length,
+            memory_length=memory_length,
+            batch_size=choices.batch_size,
+        )
         unknown = int(text.counts[tokenizer.unk_id])
     characters = None if tokenizer.lower_case else documents.characters
     record = {

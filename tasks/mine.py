@@ -194,7 +194,9 @@ def search(
             yield known[begin : begin + BLOCK]
         for begin in range(len(known), len(texts), BLOCK):
             rest = texts[begin : begin + BLOCK]
-            yield encode(loaded, rest, 'passage', choices, False)
+            yield encode(
+                loaded, rest, role='passage', choices=choices, progress=False
+            )
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         begin = 0
@@ -349,7 +351,12 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     vectors = encode(loaded, queries, 'query', choices)
     known_vectors = encode(loaded, known, 'passage', choices)
     scores, results = search(
-        loaded, vectors, known_vectors, texts, min(most, len(texts)), choices
+        loaded,
+        vectors,
+        known=known_vectors,
+        texts=texts,
+        most=min(most, len(texts)),
+        choices=choices,
     )
     if choices.rescore:
         judge = infoword_tf.load(choices.rescore)
@@ -374,7 +381,13 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         queries, results.tolist(), scores.tolist(), strict=True
     ):
         excluded = [n >= 0 and same(texts[n]) in belongs[a] for n in numbers]
-        mined[a] = select(numbers, ratings, positives[a], excluded, choices)
+        mined[a] = select(
+            numbers,
+            ratings,
+            positive=positives[a],
+            excluded=excluded,
+            choices=choices,
+        )
     workdir.mkdir(parents=True, exist_ok=True)
     with files.written(workdir / 'pairs.csv') as partial:
         with open(partial, 'w', newline='', encoding='utf-8') as file:

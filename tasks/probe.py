@@ -178,7 +178,12 @@ def _examples(
         raise errors.InputError('probe_no_texts', f'{path} has no texts')
     lines, labels, texts = zip(*examples, strict=True)
     return TableExamples(
-        list(texts), None, list(labels), None, str(path), np.array(lines)
+        first=list(texts),
+        second=None,
+        labels=list(labels),
+        scores=None,
+        where=str(path),
+        lines=np.array(lines),
     )
 
 

@@ -331,7 +331,9 @@ def run(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         ranked, counts = read_run(pathlib.Path(choices.run), task)
         notes = [NOTES[name].format(n) for name, n in counts.items() if n]
         source = {'run_file': choices.run, **counts}
-        return finish(workdir, task, {'run': ranked}, source, notes)
+        return finish(
+            workdir, task, results={'run': ranked}, source=source, notes=notes
+        )
 
     tuning = task.part(())
     if choices.tune is not None:
@@ -359,7 +361,7 @@ def run(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     odd = write_run(workdir / RUN, task, results[last])
     if odd is not None:
         notes.append(NOTES['odd_id'].format(odd))
-    return finish(workdir, task, results, source, notes)
+    return finish(workdir, task, results=results, source=source, notes=notes)
 
 
 class Stage(NamedTuple):
@@ -394,7 +396,14 @@ def stage_of_export(choices: RetrievalChoices, folder: pathlib.Path) -> Stage:
         folder, choices.batch_size, choices.dims, critic=critic
     )
     key = _key(choices, critic)
-    return Stage(critic, encode, similarity, None, [folder], key)
+    return Stage(
+        critic=critic,
+        encode=encode,
+        similarity=similarity,
+        rate=None,
+        source=[folder],
+        key=key,
+    )
 
 
 def _key(choices: RetrievalChoices, critic: str) -> dict[str, Any]:
@@ -429,7 +438,14 @@ def stage_of(
         settings['dims'] = choices.dims
     encode = models.encoder_of(loaded, critic, **settings)
     key = key | _key(choices, critic)
-    return Stage(critic, encode, config.similarity, None, source, key)
+    return Stage(
+        critic=critic,
+        encode=encode,
+        similarity=config.similarity,
+        rate=None,
+        source=source,
+        key=key,
+    )
 
 
 def search_all(
@@ -462,7 +478,13 @@ def search_all(
                     'documents: give --first=bm25 or another model, or name '
                     'it with --rerank',
                 )
-            ranked = by_pairs(task, stage.rate, chosen, LABELS[name], taken)
+            ranked = by_pairs(
+                task,
+                stage.rate,
+                candidates=chosen,
+                label=LABELS[name],
+                costs=taken,
+            )
         else:
             store = None
             if stage.source and choices.vectors is not None:
@@ -472,9 +494,14 @@ def search_all(
                     weights=digest(*stage.source), **stage.key,
                 )  # fmt: skip
             ranked = stages.by_vectors(
-                task, stage.encode, stage.similarity, LABELS[name], store,
-                chosen, taken,
-            )  # fmt: skip
+                task,
+                stage.encode,
+                similarity=stage.similarity,
+                label=LABELS[name],
+                store=store,
+                chosen=chosen,
+                costs=taken,
+            )
         if timed:
             costs[name] = taken
         return ranked
@@ -512,7 +539,9 @@ def search_all(
         if choices.model is None:
             results['model'] = search('model', stage, before)
         if choices.baselines:
-            results |= _baselines(choices, loaded, stage, before, search)
+            results |= _baselines(
+                choices, loaded, stage=stage, before=before, search=search
+            )
     if choices.rerank is not None:
         _, stage = opened(others, choices.rerank)
         results['reranked'] = search('reranked', stage, results['model'])

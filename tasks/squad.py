@@ -171,7 +171,11 @@ def answered(loaded: 'Loaded', questions: 'Questions') -> 'Predictions':
             if best:
                 rest = max(0.0, 1 - sum(a.probability for a in best))
                 score = best[0].score + reply.null_odds
-                best.append(Answer('', rest, score, -1, -1))
+                best.append(
+                    Answer(
+                        text='', probability=rest, score=score, begin=-1, end=-1
+                    )
+                )
         predictions.best[name] = sorted(best, key=lambda answer: -answer.score)
     return predictions
 
@@ -240,15 +244,17 @@ class Squad(Task):
             )
             print('\n'.join(notes), flush=True)
             windows[split] = TaskSplit(
-                examples,
-                [examples.targets['span'], examples.candidates['span']],
-                where,
-                len(questions.ids),
-                (questions.contexts, None),
-                measure_of(
+                examples=examples,
+                labels=[examples.targets['span'], examples.candidates['span']],
+                where=where,
+                size=len(questions.ids),
+                texts=(questions.contexts, None),
+                measure=measure_of(
                     questions, features, self.version2, settings['longest']
                 ),
-                functools.partial(commonest_of, questions, self.version2),
+                commonest=functools.partial(
+                    commonest_of, questions, self.version2
+                ),
             )
         return windows
 

@@ -129,9 +129,13 @@ def answers(
     )
     contexts = [questions.contexts.raw(i) for i in questions.context]
     decoded = decoding.answers(
-        tf.constant(contexts, tf.string), numbers, spans.scores, begins, ends,
+        tf.constant(contexts, tf.string),
+        numbers,
+        scores=spans.scores,
+        begins=begins,
+        ends=ends,
         among=among,
-    )  # fmt: skip
+    )
     best = (x.numpy().tolist() for x in decoded[1:])
     lowest = None
     if nowhere is not None:
@@ -166,7 +170,13 @@ def _with_probabilities(
     best = sorted(candidates, key=lambda candidate: -candidate[1])
     shares = np.exp([score - best[0][1] for _, score, *_ in best])
     return [
-        Answer(text, float(share / shares.sum()), score, begin, end)
+        Answer(
+            text=text,
+            probability=float(share / shares.sum()),
+            score=score,
+            begin=begin,
+            end=end,
+        )
         for (text, score, begin, end), share in zip(best, shares, strict=True)
     ]
 

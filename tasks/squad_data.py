@@ -212,15 +212,15 @@ def read(path: pathlib.Path, version2: bool = False) -> Questions:
             f'their context should have them; the first: {lost[0]}'
         )
     return Questions(
-        path,
-        Strings.of(contexts),
-        Strings.of(ids),
-        Strings.of(texts),
-        np.array(context, np.int32),
-        np.array(answers, np.int64),
-        Strings.of(golds),
-        np.array(gold_begins),
-        tuple(notes),
+        path=path,
+        contexts=Strings.of(contexts),
+        ids=Strings.of(ids),
+        texts=Strings.of(texts),
+        context=np.array(context, np.int32),
+        answers=np.array(answers, np.int64),
+        golds=Strings.of(golds),
+        gold_begins=np.array(gold_begins),
+        notes=tuple(notes),
     )
 
 
@@ -406,9 +406,16 @@ def features(
         most = most_context(split, tf.constant(sizes)).numpy()
         split = ContextWindows(*(x.numpy() for x in split))
         question, *rest = _formatted(
-            split, most, tokens, ids, begins[context], answers[chunk],
-            template, null, training,
-        )  # fmt: skip
+            split,
+            most,
+            tokens=tokens,
+            ids=ids,
+            begins=begins[context],
+            answers=answers[chunk],
+            template=template,
+            null=null,
+            training=training,
+        )
         chunks.append((chunk[question], *rest))
     (
         question, firsts, most, inputs, segments, lengths, places, targets,
@@ -440,13 +447,13 @@ def features(
         if count:
             notes.append(f'{questions.path}: {count:,} {total} {what}')
     return Features(
-        examples,
-        question.astype(np.int32),
-        firsts.astype(np.int32),
-        most,
-        offsets,
-        begins,
-        tuple(notes),
+        examples=examples,
+        questions=question.astype(np.int32),
+        firsts=firsts.astype(np.int32),
+        most=most,
+        offsets=offsets,
+        begins=begins,
+        notes=tuple(notes),
     )
 
 

@@ -87,9 +87,12 @@ class TagChoices(TaggedChoices, finetune.FinetuneChoices):
 def columns_of(choices: TaggedChoices) -> tag_data.TagColumns:
     """Returns where files have words and labels."""
     return tag_data.TagColumns(
-        choices.word_column, choices.column, choices.words, choices.labels,
-        choices.names,
-    )  # fmt: skip
+        word=choices.word_column,
+        label=choices.column,
+        words=choices.words,
+        labels=choices.labels,
+        names=choices.names,
+    )
 
 
 def read(path: str, choices: TaggedChoices) -> tag_data.Tagged:
@@ -262,19 +265,23 @@ class Tagging(Task):
         for split in SPLITS:
             tagged = self.splits[split]
             features = tag_windows.features(
-                tagged, self.labels, loaded.template, length,
-                settings['context'], settings['tokens'],
-            )  # fmt: skip
+                tagged,
+                self.labels,
+                template=loaded.template,
+                max_length=length,
+                context=settings['context'],
+                tokens=settings['tokens'],
+            )
             print('\n'.join(features.notes), flush=True)
             truth = tag_scores.truth_of(tagged.tags, self.labels)
             windows[split] = TaskSplit(
-                features.examples,
-                [features.examples.of_tokens[NAME]],
-                tagged.where,
-                len(tagged.words),
-                ([' '.join(text) for text in tagged.words], None),
-                measure_of(features, truth),
-                commonest_of(truth),
+                examples=features.examples,
+                labels=[features.examples.of_tokens[NAME]],
+                where=tagged.where,
+                size=len(tagged.words),
+                texts=([' '.join(text) for text in tagged.words], None),
+                measure=measure_of(features, truth),
+                commonest=commonest_of(truth),
             )
         return windows
 

@@ -62,7 +62,11 @@ def features(
         chunk = slice(begin, begin + _TEXTS_A_CALL)
         texts, bounds = join_words(tagged.words[chunk], begin)
         windows = windows_of(
-            tf.constant(texts, tf.string), template, max_length, context, tokens
+            tf.constant(texts, tf.string),
+            template,
+            max_length=max_length,
+            context=context,
+            which=tokens,
         )
         labelled = windows.labelled.numpy()
         starts = windows.starts
@@ -112,7 +116,13 @@ def features(
             of_tokens={'tag': targets},
         ),
         words,
-        _notes(tagged, labels, len(words), len(lengths), unread),
+        _notes(
+            tagged,
+            labels,
+            words=len(words),
+            windows=len(lengths),
+            unread=unread,
+        ),
     )
 
 

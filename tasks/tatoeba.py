@@ -149,9 +149,12 @@ def run(choices: TatoebaChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         )
     bitexts = bitext.read(pathlib.Path(choices.data_dir), choices.languages)
     encode, _ = models.vectors_of(
-        choices.init, choices.model, choices.dims, choices.pooling,
-        choices.layer,
-    )  # fmt: skip
+        choices.init,
+        choices.model,
+        dims=choices.dims,
+        pooling=choices.pooling,
+        layer=choices.layer,
+    )
     english, numbers = bitext.english_of(bitexts)
     vectors = encode(english, None)
     languages = {}
@@ -160,9 +163,9 @@ def run(choices: TatoebaChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         shares = languages[language.language] = bitext.measure_both(
             language,
             encode(language.foreign.texts, None),
-            vectors[translations],
-            choices.score,
-            choices.neighbours,
+            english=vectors[translations],
+            score=choices.score,
+            neighbours=choices.neighbours,
         )
         pairs = len(language.foreign.place)
         print(line(language.language, pairs, shares), flush=True)

@@ -196,12 +196,12 @@ class Teacher:
         """Describes the teacher for a student's config.json."""
         values = self.loaded.model.variables.values()
         return TeacherConfig(
-            self.folder,
-            self.digest,
-            self.depth,
-            sum(math.prod(value.shape) for value in values),
-            metric,
-            None if score is None else round(float(score), 6),
+            name=self.folder,
+            digest=self.digest,
+            layers=self.depth,
+            weights=sum(math.prod(value.shape) for value in values),
+            metric=metric,
+            score=None if score is None else round(float(score), 6),
         )
 
     def key(self, examples: 'Examples') -> str:

@@ -236,17 +236,27 @@ class TextTask(Task):
         splits = {}
         for split, table in self._tables().items():
             examples = format_examples(
-                loaded, texts_of(table, settings['texts']), length, table.where,
-                {self.row: targets[split]}, {self.row: self._counts[split]},
-            )  # fmt: skip
+                loaded,
+                texts_of(table, settings['texts']),
+                length,
+                table.where,
+                targets={self.row: targets[split]},
+                counts={self.row: self._counts[split]},
+            )
             splits[split] = TaskSplit(
-                examples, [targets[split]], table.where, len(table.first),
-                (table.first, table.second), measure,
-                functools.partial(
-                    of_targets, self.metrics[0], targets[split],
+                examples=examples,
+                labels=[targets[split]],
+                where=table.where,
+                size=len(table.first),
+                texts=(table.first, table.second),
+                measure=measure,
+                commonest=functools.partial(
+                    of_targets,
+                    self.metrics[0],
+                    targets[split],
                     self.class_names,
                 ),
-            )  # fmt: skip
+            )
         return splits
 
     # ------------------------------------------------------------ predictions
