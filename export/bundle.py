@@ -15,6 +15,7 @@ import os
 import pathlib
 import platform
 import shutil
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import infoword_tf
@@ -161,23 +162,11 @@ def write(
         if sts is not None:
             exact = with_dims(infoword_tf.load(init), dims)
             models = {'float32': exact, precision: loaded}
-            described['sts'] = task.correlations(
-                sts,
-                loaded.config.similarity,
-                {name: functools.partial(model.encode, progress=False)
-                 for name, model in models.items()},
-            )  # fmt: skip
+            described['sts'] = correlations(sts, models)
         files.write_json(
             partial / EXPORTED, {**loaded.config.to_json(), 'export': described}
         )
-        ops = serving_ops.unservable(partial)
-        if ops:
-            raise errors.InputError(
-                'unservable_graph',
-                'TensorFlow Serving cannot run this graph: '
-                f'{"; ".join(ops[:3])}; export/serving_ops.py says which '
-                'operations it has',
-            )
+        check_servable(partial)
         with files.written(output / 'MODEL_CARD.md') as file:
             file.write_text(
                 card.render(
@@ -189,16 +178,42 @@ def write(
                 )
             )
         _flush(partial)
-        try:
-            os.rename(partial, final)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            check_free(output, version)  # another export was faster
-            raise
+        _appear(partial, output, version)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return final
+
+
+def correlations(path: str, models: Mapping[str, 'Loaded']) -> dict[str, Any]:
+    """Measures models of equal vectors on a file of STS-B, by name."""
+    encoders = {
+        name: functools.partial(model.encode, progress=False)
+        for name, model in models.items()
+    }
+    similarity = models['float32'].config.similarity
+    return task.correlations(path, similarity, encoders)
+
+
+def check_servable(folder: pathlib.Path) -> None:
+    """Raises InputError if the graph of a version holds other operations."""
+    if ops := serving_ops.unservable(folder):
+        raise errors.InputError(
+            'unservable_graph',
+            'TensorFlow Serving cannot run this graph: '
+            f'{"; ".join(ops[:3])}; export/serving_ops.py says which '
+            'operations it has',
+        )
+
+
+def _appear(partial: pathlib.Path, output: pathlib.Path, version: int) -> None:
+    """Renames a partial folder; FileExistsError: the version exists."""
+    try:
+        os.rename(partial, output / str(version))
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        check_free(output, version)  # another export was faster
+        raise
 
 
 def _delete_partial(output: pathlib.Path) -> None:

@@ -277,12 +277,9 @@ def write(
             ),
         }
         written = standalone.Model(partial)
-        models: dict[str, Any] = {'float32': loaded, precision: written}
         if dev is not None:
-            record['dev'] = {'data': dev.where, 'examples': len(dev.first)} | {
-                name: scored(model, dev, config)
-                for name, model in models.items()
-            }
+            models = {'float32': loaded, precision: written}
+            record['dev'] = scores_of(models, dev, config)
         if sts is not None:
             exact = functools.partial(loaded.encode, progress=False)
             record['sts'] = task.correlations(
@@ -401,6 +398,15 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
             record['same'] = float(same.mean())
         signatures[name] = record
     return {'texts': len(texts), 'signatures': signatures}
+
+
+def scores_of(
+    models: Mapping[str, Any], dev: labelling.TableExamples, config: Config
+) -> dict[str, Any]:
+    """Measures models by name on labelled texts, for the card; see `scored`."""
+    return {'data': dev.where, 'examples': len(dev.first)} | {
+        name: scored(model, dev, config) for name, model in models.items()
+    }
 
 
 def scored(

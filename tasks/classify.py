@@ -146,6 +146,50 @@ def read_groups(
 
     Without a column there is one group, ''.
     """
+    check_columns(choices)
+    table = tables.open_table(
+        path,
+        choices.columns or None,
+        lacking=None if labelled else choices.label,
+        delimiter=choices.delimiter,
+        lists=[choices.label],
+    )
+    read = labelling.TableColumns(
+        text=choices.text,
+        pair=choices.pair,
+        label=choices.label if labelled else None,
+        regress=choices.regress,
+        choices=choices.choices,
+        label_columns=choices.label_columns if labelled else (),
+        lists=not (choices.choices or choices.regress),
+        separator=choices.separator or None,
+        drop=choices.drop_label,
+    )
+    try:
+        groups = {'': table}
+        if by is not None:
+            groups = select(tables.split_by(table, by), only, path)
+        examples = {
+            name: labelling.examples_of(group, read)
+            for name, group in groups.items()
+        }
+    except tables.NoColumn as error:
+        if not tables.lacks_names(table):
+            raise
+        names = ','.join(['NAME'] * len(table.names))
+        raise errors.InputError(
+            'first_line_is_row',
+            f'{error}; its first line reads like a row: name the columns of '
+            f'such files with --columns={names}',
+        ) from None
+    for group in examples.values():
+        for note in group.notes:
+            print(note, flush=True)
+    return examples
+
+
+def check_columns(choices: TableChoices) -> None:
+    """Raises UsageError for columns that do not go together."""
     options = choices.choices
     if options and (choices.pair or choices.regress):
         raise errors.UsageError(
@@ -177,48 +221,6 @@ def read_groups(
         raise errors.UsageError(
             'single_choice', f'--choices={options[0]}: name two columns or more'
         )
-    table = tables.open_table(
-        path,
-        choices.columns or None,
-        lacking=None if labelled else choices.label,
-        delimiter=choices.delimiter,
-        lists=[choices.label],
-    )
-    label = choices.label if labelled else None
-    columns = choices.label_columns if labelled else ()
-    lists = not (options or choices.regress)
-    read = labelling.TableColumns(
-        text=choices.text,
-        pair=choices.pair,
-        label=label,
-        regress=choices.regress,
-        choices=options,
-        label_columns=columns,
-        lists=lists,
-        separator=choices.separator or None,
-        drop=choices.drop_label,
-    )
-    try:
-        groups = {'': table}
-        if by is not None:
-            groups = select(tables.split_by(table, by), only, path)
-        examples = {
-            name: labelling.examples_of(group, read)
-            for name, group in groups.items()
-        }
-    except tables.NoColumn as error:
-        if not tables.lacks_names(table):
-            raise
-        names = ','.join(['NAME'] * len(table.names))
-        raise errors.InputError(
-            'first_line_is_row',
-            f'{error}; its first line reads like a row: name the columns of '
-            f'such files with --columns={names}',
-        ) from None
-    for group in examples.values():
-        for note in group.notes:
-            print(note, flush=True)
-    return examples
 
 
 def select(

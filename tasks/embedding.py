@@ -46,6 +46,8 @@ from .student import (
 from .teacher import Embedder
 
 if TYPE_CHECKING:
+    from infoword_tf.data.examples import Examples
+    from infoword_tf.inference.loaded import Loaded
     from infoword_tf.text.tokenizer import TextTokenizer
 
 TASK = 'embed'
@@ -290,6 +292,85 @@ def by_language(languages: Sequence[str]) -> Callable[..., dict[str, float]]:
     return measure
 
 
+class Inputs(NamedTuple):
+    """Texts of both models by split, after prompts.
+
+    Attributes:
+        student: n texts of the student.
+        teacher: n texts of the teacher.
+        vectors: [n, W], vectors of the teacher.
+    """
+
+    student: dict[str, list[str]]
+    teacher: dict[str, list[str]]
+    vectors: dict[str, np.ndarray]
+
+
+def inputs_of(teacher: Embedder, splits: Mapping[str, Texts]) -> Inputs:
+    """Computes the teacher's vectors of the texts of `read`."""
+    inputs = Inputs({}, {}, {})
+    for split, texts in splits.items():
+        sentences = texts.sentences
+        number = {sentence: i for i, sentence in enumerate(sentences)}
+        numbers = [number[sentence] for sentence in texts.teacher]
+        inputs.teacher[split] = teacher.prompted(texts.teacher, numbers)
+        inputs.student[split] = teacher.prompted(texts.student, numbers)
+        vectors = teacher.vectors(teacher.prompted(sentences))
+        inputs.vectors[split] = vectors[numbers]
+    return inputs
+
+
+def examples_of(
+    teacher: Embedder,
+    started: 'Loaded',
+    inputs: Inputs,
+    rows: Iterable[str],
+    length: int,
+) -> tuple[dict[str, 'Examples'], str]:
+    """Formats texts as inputs of a student; returns a fingerprint, too."""
+    examples, digest = {}, hashlib.blake2b(digest_size=16)
+    for split, texts in inputs.student.items():
+        examples[split] = finetune.format_examples(
+            started,
+            [(texts, None)],
+            length,
+            split,
+            targets=dict.fromkeys(rows, inputs.vectors[split]),
+            what='sentences',
+        )
+        digest.update(teacher.key('texts', *texts).encode())
+        if inputs.teacher[split] != texts:
+            digest.update(teacher.key('texts', *inputs.teacher[split]).encode())
+    return examples, digest.hexdigest()
+
+
+def has_vocabulary(choices: EmbeddingChoices) -> bool:
+    """Tells whether the student gets other tokens than --init or --teacher has.
+
+    A vocabulary is chosen by flags, or learned for translations unless --init
+    has one.
+    """
+    chosen = any(getattr(choices, name) is not None for name in VOCABULARY)
+    return chosen or bool(choices.parallel and not choices.init)
+
+
+def with_rows(
+    choices: EmbeddingChoices, pooling: str, width: int
+) -> EmbeddingChoices:
+    """Decides --objectives, and settings of the rows.
+
+    Args:
+        choices: choices of the command.
+        pooling: pooling of the student.
+        width: width of the teacher, where the student has another; else 0.
+    """
+    objectives = choices.objectives or OBJECTIVES
+    rows = built(parse(objectives))
+    settings: dict[str, Any] = {f'{row}.pooling': pooling for row in rows}
+    settings |= {f'{row}.width': width for row in rows}
+    return choices.decided(settings, objectives=objectives)
+
+
 def prepare(
     teacher: Embedder, splits: Mapping[str, Texts], choices: EmbeddingChoices
 ) -> finetune.PreparedTask:
@@ -297,21 +378,11 @@ def prepare(
     from infoword_tf.training import fit
     from infoword_tf.training.build import LabelledData
 
-    student, read, vectors = {}, {}, {}  # `read`: by the teacher
-    for split, texts in splits.items():
-        sentences = texts.sentences
-        number = {sentence: i for i, sentence in enumerate(sentences)}
-        numbers = [number[sentence] for sentence in texts.teacher]
-        read[split] = teacher.prompted(texts.teacher, numbers)
-        student[split] = teacher.prompted(texts.student, numbers)
-        vectors[split] = teacher.vectors(teacher.prompted(sentences))[numbers]
+    inputs = inputs_of(teacher, splits)
     init, started = choices.init or teacher.folder, None
     tokenizer = None
     record: dict[str, Any] = {}
-    # A vocabulary is chosen by flags, or learned for translations unless --init
-    # has one.
-    chosen = any(getattr(choices, name) is not None for name in VOCABULARY)
-    if chosen or (choices.parallel and not choices.init):
+    if has_vocabulary(choices):
         tokenizer = tokenizer_of(choices, splits['train'])
         record['vocab'] = (
             f'{choices.vocab or "learned"} (text {digest_of(tokenizer)})'
@@ -326,67 +397,49 @@ def prepare(
     else:
         started, source = start_of(init, choices.layers, choices.take), ''
         if tokenizer is not None:
-            started = with_vocabulary(
-                started, tokenizer, student['train'], read['train']
-            )
+            both = inputs.student['train'], inputs.teacher['train']
+            started = with_vocabulary(started, tokenizer, *both)
             source = f'--init={init}, with other tokens'
         width, pooling = started.encoder.width, pooling_of(started.config)
         record |= {'layers': started.encoder.depth, 'take': choices.take}
-    objectives = choices.objectives or OBJECTIVES
-    rows = built(parse(objectives))
     back = 0 if width == teacher.width else teacher.width
-    settings: dict[str, Any] = {f'{row}.pooling': pooling for row in rows}
-    settings |= {f'{row}.width': back for row in rows}
     # The start has the width now.
-    choices = choices.decided(
-        settings, objectives=objectives, width=None, init=init
-    )
+    choices = with_rows(choices, pooling, back).decided(width=None, init=init)
+    rows = built(parse(choices.objectives))
     if started is None:
-        learned = None if tokenizer is None else (tokenizer, vectors['train'])
+        vocabulary = None
+        if tokenizer is not None:
+            vocabulary = tokenizer, inputs.vectors['train']
         started = lookup_of(
             teacher,
             width,
             weighting=choices.weighting,
-            texts=student['train'],
+            texts=inputs.student['train'],
             rows=resolve_rows(choices),
-            vocabulary=learned,
+            vocabulary=vocabulary,
         )
     else:
         started.config = started.config.replace(
             pooling=pooling, similarity=teacher.loaded.config.similarity
         )
-    examples, digest = {}, hashlib.blake2b(digest_size=16)
-    for split, prompted in student.items():
-        examples[split] = finetune.format_examples(
-            started,
-            [(prompted, None)],
-            choices.seq_len,
-            split,
-            targets=dict.fromkeys(rows, vectors[split]),
-            what='sentences',
-        )
-        digest.update(teacher.key('texts', *prompted).encode())
-        if read[split] != prompted:
-            digest.update(teacher.key('texts', *read[split]).encode())
+    examples, fingerprint = examples_of(
+        teacher, started, inputs, rows=rows, length=choices.seq_len
+    )
     config = teacher.loaded.config
-    fields = {
-        'normalize': config.normalize,
-        'prompts': config.prompts,
-        'prompt': config.prompt,
-    }
+    names = 'normalize', 'prompts', 'prompt'
+    fields = {name: getattr(config, name) for name in names}
     record |= {
         'task': TASK,
         'student': choices.student,
         'teacher': f'{teacher.folder} (weights {teacher.digest})',
     }
     measures = {}
-    if any(splits['heldout'].languages):
-        measure = by_language(splits['heldout'].languages)
-        measures = dict.fromkeys(rows, measure)
+    if any(languages := splits['heldout'].languages):
+        measures = dict.fromkeys(rows, by_language(languages))
     labelled = LabelledData(
         train=examples['train'],
         heldout=examples['heldout'],
-        fingerprint=digest.hexdigest(),
+        fingerprint=fingerprint,
         goal=fit.Goal(next(GOALS[row] for row in GOALS if row in rows)),
         measures=measures,
         config_fields=fields,

@@ -334,6 +334,32 @@ def sample(choices: LmChoices) -> dict[str, Any]:
     return record
 
 
+def lengths_of(choices: LmChoices, loaded: 'Loaded') -> tuple[int, int]:
+    """Returns the tokens of a sequence and of the memory.
+
+    Raises:
+        UsageError: the encoder has no memory, or fewer positions.
+    """
+    config, encoder = loaded.config, loaded.encoder
+    memory_length = choices.memory_length
+    if memory_length is None:
+        memory_length = config.memory_length or 0
+    elif memory_length and not encoder.has_memory:
+        raise errors.UsageError(
+            'lm_encoder_without_memory',
+            f'--memory_length={memory_length}: the encoder '
+            f'{config.encoder.name} has no memory; leave it out',
+        )
+    length = choices.seq_len or config.max_length
+    if 'positions' in encoder.input_fields and length > encoder.max_length:
+        raise errors.UsageError(
+            'lm_seq_len_over_positions',
+            f'--seq_len={length}: the encoder has {encoder.max_length} '
+            'positions; lower it',
+        )
+    return length, memory_length
+
+
 def score_text(choices: LmChoices) -> dict[str, Any]:
     """Scores a text; returns metrics.json."""
     commands.require(
@@ -358,22 +384,7 @@ def score_text(choices: LmChoices) -> dict[str, Any]:
     model, tokenizer = loaded.model, loaded.tokenizer
     row = next_token_row(loaded, choices.init)
     config, encoder = loaded.config, model.encoder
-    memory_length = choices.memory_length
-    if memory_length is None:
-        memory_length = config.memory_length or 0
-    elif memory_length and not encoder.has_memory:
-        raise errors.UsageError(
-            'lm_encoder_without_memory',
-            f'--memory_length={memory_length}: the encoder '
-            f'{config.encoder.name} has no memory; leave it out',
-        )
-    length = choices.seq_len or config.max_length
-    if 'positions' in encoder.input_fields and length > encoder.max_length:
-        raise errors.UsageError(
-            'lm_seq_len_over_positions',
-            f'--seq_len={length}: the encoder has {encoder.max_length} '
-            'positions; lower it',
-        )
+    length, memory_length = lengths_of(choices, loaded)
     read, part, what = part_of(corpus, config, choices.init, choices.heldout)
     print(f'scored: {what}', flush=True)
     documents = Counted(

@@ -373,9 +373,7 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             vectors[[query_of[a] for a in firsts]],
             known_vectors[[text_of[b] for b in seconds]],
         )
-    positives: dict[str, float] = {}  # the lowest score of a b
-    for a, score in zip(firsts, pair_scores.tolist(), strict=True):
-        positives[a] = min(positives.get(a, np.inf), score)
+    positives = lowest_of(firsts, pair_scores)
     mined = {}
     for a, numbers, ratings in zip(
         queries, results.tolist(), scores.tolist(), strict=True
@@ -389,15 +387,9 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             choices=choices,
         )
     workdir.mkdir(parents=True, exist_ok=True)
-    with files.written(workdir / 'pairs.csv') as partial:
-        with open(partial, 'w', newline='', encoding='utf-8') as file:
-            writer = csv.writer(file)
-            names = [f'negative_{i + 1}' for i in range(choices.negatives)]
-            writer.writerow(['a', 'b', *names])
-            for a, b in zip(firsts, seconds, strict=True):
-                cells = [texts[i] for i in mined[a].negatives]
-                cells += [''] * (choices.negatives - len(cells))
-                writer.writerow([a, b, *cells])
+    negatives = {a: [texts[i] for i in of.negatives] for a, of in mined.items()}
+    pairs = zip(firsts, seconds, strict=True)
+    write_pairs(workdir / 'pairs.csv', pairs, negatives, choices.negatives)
     counts = collections.Counter(len(m.negatives) for m in mined.values())
     record = {
         'pairs': len(firsts),
@@ -409,15 +401,52 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             for rule in RULES
         },
     }
-    if few := len(queries) - counts[choices.negatives]:
+    tell_few(len(queries) - counts[choices.negatives], len(queries), choices)
+    commands.record(workdir, record)
+    return record
+
+
+def tell_few(few: int, count: int, choices: MineChoices) -> None:
+    """Prints how many of so many texts lack negatives, if any, and advises."""
+    if few:
         print(
-            f'{few:,} of {len(queries):,} texts have fewer than '
+            f'{few:,} of {count:,} texts have fewer than '
             f'{choices.negatives} negatives; raise --window (now '
             f'{choices.window}), or lower --relative_margin '
             f'({choices.relative_margin:g})'
         )
-    commands.record(workdir, record)
-    return record
+
+
+def write_pairs(
+    path: pathlib.Path,
+    pairs: Iterable[tuple[str, str]],
+    negatives: Mapping[str, Sequence[str]],
+    count: int,
+) -> None:
+    """Writes a table of a, b and `count` columns of negatives, atomically.
+
+    Args:
+        path: file of the table.
+        pairs: a and b of each row.
+        negatives: texts by a, `count` at most.
+        count: number of columns.
+    """
+    names = [f'negative_{i + 1}' for i in range(count)]
+    with files.written(path) as partial:
+        with open(partial, 'w', newline='', encoding='utf-8') as file:
+            writer = csv.writer(file)
+            writer.writerow(['a', 'b', *names])
+            for a, b in pairs:
+                empty = [''] * (count - len(negatives[a]))
+                writer.writerow([a, b, *negatives[a], *empty])
+
+
+def lowest_of(firsts: Iterable[str], scores: np.ndarray) -> dict[str, float]:
+    """Returns the lowest score of a b, by a."""
+    lowest: dict[str, float] = {}
+    for a, score in zip(firsts, scores.tolist(), strict=True):
+        lowest[a] = min(lowest.get(a, np.inf), score)
+    return lowest
 
 
 def _numbered(texts: Iterable[str]) -> dict[str, int]:

@@ -448,6 +448,84 @@ def stage_of(
     )
 
 
+def opened(choices: RetrievalChoices, path: str) -> tuple[Any, Stage]:
+    """Opens a workdir, or an export; returns the loaded model of the first."""
+    folder = pathlib.Path(path)
+    if (folder / 'saved_model.pb').is_file():
+        return None, stage_of_export(choices, folder)
+    import infoword_tf
+    from infoword_tf.training import precision
+
+    dtype = choices.precision
+    if dtype == 'auto':
+        dtype = precision.faster()
+    loaded = infoword_tf.load(path, dtype)
+    names = FILE, WEIGHTS, loaded.tokenizer.file
+    source = folder, [folder / name for name in names]
+    return loaded, stage_of(choices, loaded, source, precision=dtype)
+
+
+def search_by(
+    choices: RetrievalChoices,
+    task: RetrievalTask,
+    costs: dict[str, Costs],
+    name: str,
+    stage: Stage,
+    before: Rankings | None = None,
+) -> Rankings:
+    """Searches with a stage.
+
+    Args:
+        choices: choices of the command.
+        task: queries and documents.
+        costs: result, what each stage takes, by name.
+        name: name in LABELS.
+        stage: model that compares.
+        before: results of the stage before; None: there is none.
+    """
+    top = choices.rerank_top or stages.RERANKED
+    chosen = None if before is None else candidates(task, before, top)
+    timed = choices.costs and name in ('first_stage', 'model', 'reranked')
+    taken = Costs(len(task.queries) if timed else 0)
+    if stage.encode is None:
+        if chosen is None or stage.rate is None:
+            raise errors.UsageError(
+                'cross_without_candidates',
+                f'{LABELS[name]} rates pairs, and cannot search all '
+                'documents: give --first=bm25 or another model, or name '
+                'it with --rerank',
+            )
+        ranked = by_pairs(
+            task,
+            stage.rate,
+            candidates=chosen,
+            label=LABELS[name],
+            costs=taken,
+        )
+    else:
+        store = None
+        if stage.source and choices.vectors is not None:
+            store = stages.open_vectors(
+                pathlib.Path(choices.vectors),
+                name if name == 'untrained' else 'model',
+                task,
+                weights=digest(*stage.source),
+                **stage.key,
+            )
+        ranked = stages.by_vectors(
+            task,
+            stage.encode,
+            similarity=stage.similarity,
+            label=LABELS[name],
+            store=store,
+            chosen=chosen,
+            costs=taken,
+        )
+    if timed:
+        costs[name] = taken
+    return ranked
+
+
 def search_all(
     choices: RetrievalChoices, task: RetrievalTask
 ) -> tuple[dict[str, Rankings], dict[str, Costs]]:
@@ -456,70 +534,9 @@ def search_all(
     Returns:
         Results, and with --costs what each stage takes.
     """
-    import infoword_tf
-
     results: dict[str, Rankings] = {}
     costs: dict[str, Costs] = {}
-    top = choices.rerank_top or stages.RERANKED
-
-    def search(
-        name: str, stage: Stage, before: Rankings | None = None
-    ) -> Rankings:
-        chosen = None if before is None else candidates(task, before, top)
-        timed = choices.costs and name in (
-            'first_stage', 'model', 'reranked'
-        )
-        taken = Costs(len(task.queries) if timed else 0)
-        if stage.encode is None:
-            if chosen is None or stage.rate is None:
-                raise errors.UsageError(
-                    'cross_without_candidates',
-                    f'{LABELS[name]} rates pairs, and cannot search all '
-                    'documents: give --first=bm25 or another model, or name '
-                    'it with --rerank',
-                )
-            ranked = by_pairs(
-                task,
-                stage.rate,
-                candidates=chosen,
-                label=LABELS[name],
-                costs=taken,
-            )
-        else:
-            store = None
-            if stage.source and choices.vectors is not None:
-                store = stages.open_vectors(
-                    pathlib.Path(choices.vectors),
-                    name if name == 'untrained' else 'model', task,
-                    weights=digest(*stage.source), **stage.key,
-                )  # fmt: skip
-            ranked = stages.by_vectors(
-                task,
-                stage.encode,
-                similarity=stage.similarity,
-                label=LABELS[name],
-                store=store,
-                chosen=chosen,
-                costs=taken,
-            )
-        if timed:
-            costs[name] = taken
-        return ranked
-
-    def opened(choices: RetrievalChoices, path: str) -> tuple[Any, Stage]:
-        folder = pathlib.Path(path)
-        if (folder / 'saved_model.pb').is_file():
-            return None, stage_of_export(choices, folder)
-        from infoword_tf.training import precision
-
-        dtype = choices.precision
-        if dtype == 'auto':
-            dtype = precision.faster()
-        loaded = infoword_tf.load(path, dtype)
-        names = FILE, WEIGHTS, loaded.tokenizer.file
-        source = folder, [folder / name for name in names]
-        return loaded, stage_of(choices, loaded, source, precision=dtype)
-
+    search = functools.partial(search_by, choices, task, costs)
     for path in (choices.first, choices.rerank):
         if path not in (None, stages.BM25):
             check_model(pathlib.Path(path))  # before anything is encoded

@@ -13,6 +13,7 @@ from infoword_tf import errors
 from infoword_tf.data.examples import Examples
 from infoword_tf.inference.tagger import first_tokens, join_words, windows_of
 from infoword_tf.text import tags
+from infoword_tf.text.layout import Layout
 from infoword_tf.text.template import Template
 from infoword_tf.views.examples import UNKNOWN
 
@@ -99,21 +100,13 @@ def features(
         raise errors.InputError(
             'no_token_of_words', f'{tagged.where}: the tokenizer leaves nothing'
         )
-    layout = template.layout
-    segments = np.zeros(len(ids), np.int8)
-    if layout.last_segment is not None:
-        segments[np.cumsum(lengths) - 1] = layout.last_segment
-    places = np.zeros_like(lengths) if layout.first else lengths - 1
-    known = targets[targets >= 0]
     return TaggedWindows(
-        Examples(
-            ids=ids.astype(np.int32),
-            segments=segments,
-            begins=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
-            places=places.astype(np.int32),
-            targets={},
-            counts={'tag': np.bincount(known, minlength=len(labels))},
-            of_tokens={'tag': targets},
+        _examples(
+            ids,
+            targets,
+            lengths=lengths,
+            layout=template.layout,
+            classes=len(labels),
         ),
         words,
         _notes(
@@ -123,6 +116,30 @@ def features(
             windows=len(lengths),
             unread=unread,
         ),
+    )
+
+
+def _examples(
+    ids: np.ndarray,
+    targets: np.ndarray,
+    lengths: np.ndarray,
+    layout: Layout,
+    classes: int,
+) -> Examples:
+    """Makes examples of tokens, labels of tokens and lengths of windows."""
+    segments = np.zeros(len(ids), np.int8)
+    if layout.last_segment is not None:
+        segments[np.cumsum(lengths) - 1] = layout.last_segment
+    places = np.zeros_like(lengths) if layout.first else lengths - 1
+    known = targets[targets >= 0]
+    return Examples(
+        ids=ids.astype(np.int32),
+        segments=segments,
+        begins=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        places=places.astype(np.int32),
+        targets={},
+        counts={'tag': np.bincount(known, minlength=classes)},
+        of_tokens={'tag': targets},
     )
 
 

@@ -152,6 +152,31 @@ def spread(
     return list(itertools.islice(sentences(), 0, every * most, every))
 
 
+def write(
+    workdir: pathlib.Path, loaded: 'Loaded', fitted: Fitted, normalize: bool
+) -> None:
+    """Writes a workdir with one more layer.
+
+    Args:
+        workdir: new folder.
+        loaded: model without the layer.
+        fitted: layer.
+        normalize: whether vectors are normalized after it.
+    """
+    config = loaded.config
+    tensors = dict(loaded.model.exported)
+    for name, weight in fitted.weights.items():
+        tensors[f'dense_{len(config.dense)}/{name}'] = weight
+    if loaded.unigram is not None:
+        tensors['unigram'] = loaded.unigram
+    workdir.mkdir(parents=True, exist_ok=True)
+    with files.written(workdir / loaded.tokenizer.file) as partial:
+        loaded.tokenizer.write(partial)
+    files.write_tensors(workdir / WEIGHTS, tensors)
+    dense = *config.dense, fitted.layer
+    config.replace(dense=dense, normalize=normalize).write(workdir)
+
+
 def extend(
     task: str,
     choices: LayerChoices,
@@ -207,18 +232,7 @@ def extend(
             f'--corpus={choices.corpus} has fewer than two sentences',
         )
     fitted = fit(loaded, texts, corpus)
-    tensors = dict(loaded.model.exported)
-    for name, weight in fitted.weights.items():
-        tensors[f'dense_{len(config.dense)}/{name}'] = weight
-    if loaded.unigram is not None:
-        tensors['unigram'] = loaded.unigram
-    workdir.mkdir(parents=True, exist_ok=True)
-    with files.written(workdir / loaded.tokenizer.file) as partial:
-        loaded.tokenizer.write(partial)
-    files.write_tensors(workdir / WEIGHTS, tensors)
-    dense = *config.dense, fitted.layer
-    config = config.replace(dense=dense, normalize=normalize)
-    config.write(workdir)
+    write(workdir, loaded, fitted, normalize)
     print(
         f'{workdir}/: vectors of {fitted.layer.width} numbers, '
         f'{fitted.summary}'
