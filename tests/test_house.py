@@ -369,6 +369,7 @@ class HouseTest(parameterized.TestCase):
         what is trained where nobody says what.
         """
         expected = {
+            '__main__.py': {'tag'},  # a command
             'choices.py': {'bert_nce', 'gpt', 'transformer_xl', 'elmo'},
             'encoders/__init__.py': {'elmo'},  # an encoder
             'sizes.py': {'elmo'},  # a size
