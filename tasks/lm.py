@@ -340,7 +340,7 @@ def lengths_of(choices: LmChoices, loaded: 'Loaded') -> tuple[int, int]:
     Raises:
         UsageError: the encoder has no memory, or fewer positions.
     """
-    config, encoder = loaded.config, loaded.encoder
+    config, encoder = loaded.config, loaded.model.encoder
     memory_length = choices.memory_length
     if memory_length is None:
         memory_length = config.memory_length or 0
