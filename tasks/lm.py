@@ -295,7 +295,7 @@ def sample(choices: LmChoices) -> dict[str, Any]:
     """
     commands.require(vars(choices), init='the workdir of a finished run')
     commands.refuse(
-        {name for name in SCORING if getattr(choices, name) is not None},
+        {x for x in SCORING if getattr(choices, x) not in (None, '')},
         SCORING, '{} is not for --sample; leave one of the two out',
     )  # fmt: skip
     import infoword_tf
