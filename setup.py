@@ -1,5 +1,10 @@
-"""Packaging: the wheel holds `infoword_tf*` only; `tasks/` and `export/` are
-run from a checkout. `constraints.txt` pins the exact versions of the closure.
+"""Packaging: one package, `infoword_tf`, and one program, `infoword`.
+
+The wheel has tasks/ and export/ as `infoword_tf.tasks` and `infoword_tf.export`
+with flagfiles and settings of servers, so that no clone is needed; their files
+import each other relatively. An editable install is the path of the checkout,
+where they stay `tasks` and `export`. `constraints.txt` pins the exact versions
+of the closure.
 """
 import setuptools
 
@@ -24,7 +29,20 @@ setuptools.setup(
     version='0.1.0',
     description='A Keras zoo in which every way of learning language '
     'representations is InfoNCE over two views of a text.',
-    packages=setuptools.find_packages(include=['infoword_tf*']),
+    packages=[
+        *setuptools.find_packages(include=['infoword_tf*']),
+        'infoword_tf.tasks', 'infoword_tf.export', 'infoword_tf.export.serving',
+    ],  # fmt: skip
+    package_dir={'infoword_tf.tasks': 'tasks', 'infoword_tf.export': 'export'},
+    package_data={
+        'infoword_tf': ['py.typed'],
+        'infoword_tf.tasks': ['flags/*.flags'],
+        'infoword_tf.export': ['*.md', '*.toml'],
+        'infoword_tf.export.serving': ['*'],
+    },
+    entry_points={
+        'console_scripts': ['infoword = infoword_tf.__main__:main'],
+    },
     python_requires='>=3.11,<3.13',
     # By a path, not by a finder: from the folder above a checkout Python would
     # take the checkout itself for a package without __init__.py.

@@ -32,8 +32,9 @@ from benchmarks import kept, report
 from benchmarks.tables import name_seeds, spread
 from infoword_tf import commands, errors
 from infoword_tf.choices import flag
+from infoword_tf.data import glue_layout
 from infoword_tf.evaluation.commonest import of_targets
-from tasks import glue, glue_layout, squad
+from tasks import glue, squad
 from tasks.task import Task
 
 

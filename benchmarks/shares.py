@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks import kept, report
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
-from tasks import glue_layout
+from infoword_tf.data import glue_layout
 
 SQUAD = 'squad'
 

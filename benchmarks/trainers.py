@@ -45,9 +45,9 @@ from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import Config
 from infoword_tf.critics import CRITICS
-from infoword_tf.data import labelling, text_pairs
+from infoword_tf.data import glue_layout, labelling, text_pairs
 from infoword_tf.evaluation.measures import MEASURES
-from tasks import glue_layout, tag_data, tag_scores
+from tasks import tag_data, tag_scores
 
 TRAINER = kept.ROOT / 'benchmarks' / 'peers' / 'trainer.py'
 WEIGHT_DECAY = 0.01  # of labels; of pairs none

@@ -27,7 +27,7 @@ from benchmarks import kept
 from benchmarks.kept import evaluate, read_json
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
-from tasks import glue_layout
+from infoword_tf.data import glue_layout
 from tasks.glue import Glue
 
 

@@ -20,9 +20,9 @@ def check(name: str, arguments: Mapping[str, Any], count: int) -> None:
     """Checks that an encoder can have so many branches.
 
     Args:
-        name: of the encoder.
-        arguments: of the encoder.
-        count: of branches.
+        name: name of the encoder.
+        arguments: arguments of the encoder.
+        count: number of branches.
 
     Raises:
         ValueError: its blocks have none, or heads or inner numbers do not
@@ -54,9 +54,9 @@ def split(
     """Splits a weight of a block into branches.
 
     Args:
-        path, value: of the weight.
-        shapes: by path, of all weights of the encoder.
-        count: of branches; it has passed `check`.
+        path, value: name and values of the weight.
+        shapes: shapes of all weights of the encoder, by path.
+        count: number of branches; it has passed `check`.
 
     Returns:
         The shares; the weight alone, if it is not split.

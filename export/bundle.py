@@ -15,19 +15,22 @@ import os
 import pathlib
 import platform
 import shutil
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import infoword_tf
-from export import serving_ops, warmup
 from infoword_tf import errors, files
 from infoword_tf.config import EXPORTED, Config, read_exported
 from infoword_tf.critics import CRITICS
 from infoword_tf.evaluation import models
-from tasks import sts as task
+from infoword_tf.evaluation import sts as task
+
+from . import serving_ops, warmup
 
 if TYPE_CHECKING:  # these import TensorFlow
-    from export.signatures import Signatures
     from infoword_tf.inference.loaded import Loaded
+
+    from .signatures import Signatures
 
 # The names of Keras: weights that are not cast stay float32.
 POLICIES = {'float32': 'float32', 'bfloat16': 'mixed_bfloat16'}
@@ -119,9 +122,9 @@ def write(
         precision: 'float32' or 'bfloat16', in which the encoder stores and
             computes; vectors are float32.
         sts: a file of STS-B; the card then says what `precision` costs on it.
-        dims: how many first numbers of a vector are exported; None: all.
-        branches: of each block of the encoder, that threads compute side by
-            side.
+        dims: number of first numbers of a vector that are exported; None: all.
+        branches: number of branches of a block of the encoder, which threads
+            compute side by side.
 
     Returns:
         The folder of the version.
@@ -137,8 +140,8 @@ def write(
     final = output / str(version)
     check_free(output, version)
     Config.read(init)  # complains before TensorFlow starts
-    from export import card  # from here on what takes seconds
-    from export.signatures import Signatures
+    from . import card  # from here on what takes seconds
+    from .signatures import Signatures
 
     loaded = with_dims(infoword_tf.load(init, POLICIES[precision]), dims)
     signatures = Signatures.of(loaded, branches)
@@ -159,44 +162,58 @@ def write(
         if sts is not None:
             exact = with_dims(infoword_tf.load(init), dims)
             models = {'float32': exact, precision: loaded}
-            described['sts'] = task.correlations(
-                sts,
-                loaded.config.similarity,
-                {name: functools.partial(model.encode, progress=False)
-                 for name, model in models.items()},
-            )  # fmt: skip
+            described['sts'] = correlations(sts, models)
         files.write_json(
             partial / EXPORTED, {**loaded.config.to_json(), 'export': described}
         )
-        ops = serving_ops.unservable(partial)
-        if ops:
-            raise errors.InputError(
-                'unservable_graph',
-                'TensorFlow Serving cannot run this graph: '
-                f'{"; ".join(ops[:3])}; export/serving_ops.py says which '
-                'operations it has',
-            )
+        check_servable(partial)
         with files.written(output / 'MODEL_CARD.md') as file:
             file.write_text(
                 card.render(
                     loaded.config,
                     described,
-                    loaded.workdir.training_pieces,
-                    _text(init / 'flags.txt'),
-                    json.loads(_text(init / 'metrics.json') or '{}'),
+                    tokens=loaded.workdir.training_pieces,
+                    flags=_text(init / 'flags.txt'),
+                    metrics=json.loads(_text(init / 'metrics.json') or '{}'),
                 )
             )
         _flush(partial)
-        try:
-            os.rename(partial, final)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            check_free(output, version)  # another export was faster
-            raise
+        _appear(partial, output, version)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return final
+
+
+def correlations(path: str, models: Mapping[str, 'Loaded']) -> dict[str, Any]:
+    """Measures models of equal vectors on a file of STS-B, by name."""
+    encoders = {
+        name: functools.partial(model.encode, progress=False)
+        for name, model in models.items()
+    }
+    similarity = models['float32'].config.similarity
+    return task.correlations(path, similarity, encoders)
+
+
+def check_servable(folder: pathlib.Path) -> None:
+    """Raises InputError if the graph of a version holds other operations."""
+    if ops := serving_ops.unservable(folder):
+        raise errors.InputError(
+            'unservable_graph',
+            'TensorFlow Serving cannot run this graph: '
+            f'{"; ".join(ops[:3])}; export/serving_ops.py says which '
+            'operations it has',
+        )
+
+
+def _appear(partial: pathlib.Path, output: pathlib.Path, version: int) -> None:
+    """Renames a partial folder; FileExistsError: the version exists."""
+    try:
+        os.rename(partial, output / str(version))
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        check_free(output, version)  # another export was faster
+        raise
 
 
 def _delete_partial(output: pathlib.Path) -> None:

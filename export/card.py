@@ -13,15 +13,17 @@ import json
 import pathlib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from export import signatures as limits
 from infoword_tf.choices import by_language, values_of
 from infoword_tf.config import Config
 from infoword_tf.critics import CRITICS
 from infoword_tf.objectives import TABLE, decided
+from infoword_tf.objectives.row import Vector
 from infoword_tf.text.layout import layout_of
+
+from . import signatures as limits
 
 _FILE = pathlib.Path(__file__)
 # An absolute path at the beginning of a value or of a list entry; no URL.
@@ -38,10 +40,10 @@ def render(
     """Writes the card.
 
     Args:
-        config: of the run.
-        export: of `bundle.describe`.
-        tokens: of the training text; None: unknown.
-        flags: of the run, as a flagfile.
+        config: content of config.json.
+        export: facts of `bundle.describe`.
+        tokens: number of tokens of the training text; None: unknown.
+        flags: flags of the run, as a flagfile.
         metrics: the last values of the run; empty: there are none.
     """
     config = _as_typed(config, flags)
@@ -64,7 +66,7 @@ def lost(
     """Renders the section about the teacher; None: the model is no student.
 
     Args:
-        config, metrics, flags: as of `render`.
+        config, metrics, flags: arguments of `render`.
         weights: their number in the export.
     """
     facts = _teacher(_as_typed(config, flags), weights, metrics)
@@ -146,8 +148,8 @@ def _as_typed(config: Config, flags: str) -> Config:
     the cache.
 
     Args:
-        config: of the run.
-        flags: of the run, as a flagfile.
+        config: content of config.json.
+        flags: flags of the run, as a flagfile.
     """
     typed = dict(re.findall(r'^--(init|teacher)=(.*)$', flags, re.MULTILINE))
     init, teacher = config.run.get('init'), config.teacher
@@ -180,7 +182,7 @@ def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
         f'puts {json.dumps(prompt) if prompt else "nothing"} before each text.'
         for name, prompt in config.prompts.items()
     )
-    vectors = (
+    vectors: Iterator[Vector | None] = (
         decided(TABLE[row].vector, entry.settings)
         for row, entry in config.rows.items()
     )
@@ -266,7 +268,9 @@ def _teacher(
         return {}
     row = config.task.row if config.task else ''
     score = metrics.get(f'heldout/{row}/{teacher.metric}')
-    known = None not in (score, teacher.score)
+    gained = None
+    if score is not None and teacher.score is not None:
+        gained = score - teacher.score
     return {
         'teacher': teacher,
         'teacher_name': portable(teacher.name),
@@ -277,7 +281,7 @@ def _teacher(
         'teacher_mb': 4e-6 * teacher.weights,
         'student_mb': 4e-6 * weights,
         'score': score,
-        'gained': score - teacher.score if known else None,
+        'gained': gained,
     }
 
 

@@ -27,7 +27,7 @@ def ends_by_tokens(lengths: Tensor, tokens: int) -> Tensor:
 
     Args:
         lengths: [B] int32, at most `tokens` each.
-        tokens: of a chunk.
+        tokens: number of tokens in a chunk.
 
     Returns:
         [G] int32. No chunk is empty, because no text is longer than one.
@@ -46,9 +46,9 @@ def in_chunks(
 
     Args:
         ends: [G] int32, the index after the last text of each chunk.
-        chunk: from the first index and the one after the last to tensors
-            whose first axes are joined.
-        kinds: of each tensor the shape without the first axis, and the dtype.
+        chunk: function of the first index and the one after the last, to
+            tensors whose first axes are joined.
+        kinds: shape without the first axis, and dtype, of each tensor.
 
     Returns:
         The joined tensors. An empty batch is one empty chunk, so that its

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from export import runner
 from infoword_tf.critics import CRITICS
 from infoword_tf.errors import InputError
+
+from . import runner
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
@@ -107,7 +108,7 @@ def run_elsewhere(
             ) as process,
         ):
             try:
-                for _ in process.stdout:
+                for _ in process.stdout or ():
                     if done is not None:
                         done()
             except BaseException:  # Ctrl-C, too: nobody waits for answers
@@ -154,8 +155,8 @@ def _answered(loaded: 'Loaded', content: Sequence[bytes], name: str) -> Outputs:
     role = 'query' if name.endswith('_query') else 'passage'
     pairs = content[::-1] if name.endswith('_pairs') else None
     for critic, answer in loaded.by_critic.items():
-        kind = CRITICS[critic]
-        if kind.of(loaded.config) is not None and name == kind.signature_of(
+        of = CRITICS[critic]
+        if of.of(loaded.config) is not None and name == of.signature_of(
             loaded.config, role, loaded
         ):
             return answer.expected(content, role)
@@ -242,12 +243,12 @@ def _tokens(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
 
 def _fill_mask(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     """Computes outputs of `fill_mask`; NaN scores where Python refuses."""
-    from export.signatures import ANSWERS, MASKS
+    from .signatures import ANSWERS, MASKS
 
     shape = (len(content), MASKS, ANSWERS)
     tokens, scores = np.full(shape, b'', 'S200'), np.zeros(shape, np.float32)
     count = np.array([text.count(b'[MASK]') for text in content], np.int32)
-    for i in np.nonzero(count)[0]:
+    for i in np.flatnonzero(count).tolist():
         try:
             answers = loaded.fill_mask(content[i], ANSWERS)
         except ValueError:  # too long: the graph truncates, Python refuses
@@ -261,7 +262,7 @@ def _fill_mask(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
 
 def _next_token(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     """Computes outputs of `next_token`, text by text."""
-    from export.signatures import ANSWERS
+    from .signatures import ANSWERS
 
     answers = [loaded.next_tokens(text, ANSWERS) for text in content]
     shape = (len(content), min(ANSWERS, len(loaded.tokenizer)))

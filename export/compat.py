@@ -43,7 +43,7 @@ class CompatChoices:
 
 def small_model(folder: pathlib.Path) -> pathlib.Path:
     """Trains and exports a model of two layers; returns the version."""
-    from export import bundle
+    from . import bundle
 
     infoword_tf.train(**SMALL, workdir=str(folder / 'workdir'))
     return bundle.write(folder / 'workdir', folder / 'model')
@@ -57,7 +57,7 @@ def run(choices: CompatChoices, chosen: Mapping[str, Any]) -> bool:
             f'--python={choices.python} is not there; make serving-compat '
             'makes it'
         )
-    from export import comparison
+    from . import comparison
 
     with tempfile.TemporaryDirectory() as name:
         model = pathlib.Path(choices.model or small_model(pathlib.Path(name)))

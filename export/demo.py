@@ -10,16 +10,17 @@ Flags of `export.search` add a tab to search. `TABS` lists the others.
 import dataclasses
 import pathlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from export import search
 from infoword_tf import commands, errors, lazy
 from infoword_tf.choices import flag
 from infoword_tf.config import read_exported
+
+from . import search
 
 LOCAL = ['127.0.0.1', 'localhost']  # what a browser calls this machine
 Outputs = Mapping[str, np.ndarray]  # by name, and the inputs
@@ -83,9 +84,11 @@ def terms(outputs: Outputs) -> list[tuple]:
     return [(x.decode('utf-8', 'replace'), f'{w:.2f}') for x, w in pairs][:50]
 
 
+# A title, inputs by field, and a function from outputs to lines.
+Tab = tuple[str, dict[str, str], Callable[[Outputs], list[tuple]]]
 TEXT, PAIR = {'Text': 'texts'}, {'Text': 'texts', 'Second text': 'pairs'}
-# By signature: a title, inputs by field, and a function from outputs to lines.
-TABS = {
+# By signature.
+TABS: dict[str, Tab] = {
     'fill_mask': ('Blanks', {'Text with [MASK] in it': 'texts'}, blanks),
     'next_token': ('Next words', {'How a text begins': 'texts'},
                    partial(likeliest, 'tokens')),

@@ -44,7 +44,7 @@ class Index:
     """Passages of a folder at the time of opening or writing.
 
     Attributes:
-        folder: where the files are, or will be.
+        folder: folder of the files, there or to be made.
         about: content of index.json; empty: the folder has no index yet.
     """
 
@@ -54,7 +54,9 @@ class Index:
         Raises:
             errors.UsageError: it holds something else, or is damaged.
         """
-        self.folder, self.about = folder, {}
+        self.folder = folder
+        self.about: About = {}
+        self._words: Bm25 | None = None
         if folder.is_file() or any(folder.glob('[!.]*')):
             try:
                 self._open(json.loads((folder / ABOUT).read_text()))
@@ -98,7 +100,8 @@ class Index:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
                 self._save({name: key[name] for name in MODEL}, {})
             place = {text: i for i, text in enumerate(self._encoded.texts)}
-            old, rows = len(place), {}  # rows: an ordered set
+            old = len(place)
+            rows: dict[tuple[str, int, int], None] = {}  # an ordered set
             reading = progress.bar(documents, 'reading', unit=' documents')
             for document in reading:
                 source = tables.valid(document.source)
@@ -140,37 +143,42 @@ class Index:
 
         Args:
             query: its words are searched by BM25.
-            vector: of the query, a text of the critic; None with words=1.
+            vector: query as a text of the critic; None with words=1.
             prepare: makes texts of the critic such whose products are scores.
-            top_k: how many, at most.
+            top_k: number of passages, at most.
             words: share of BM25 in the score. 0: vectors alone, with their
                 scores; 1: words alone. Between them, scores are sums of
                 standardised ones, see `ranking.hybrid`.
-            first: how many passages, the best by BM25, are compared by
+            first: number of passages, the best by BM25, that are compared by
                 vectors, or `top_k`, if these are more; None: all.
         """
-        if (words or first is not None) and self._words is None:
-            name = f'words-{self.about["number"]}'
-            self._words = Bm25.load(self.folder / name)
         depth = max(ranking.MERGED, top_k) if 0 < words < 1 else top_k
-        rankings = []
         if words < 1:
             numbers = np.arange(len(self))
             if first is not None:
-                _, [numbers] = self._words.search([query], max(first, top_k))
+                _, [numbers] = self._by_words(query, max(first, top_k))
                 numbers = numbers[numbers >= 0]
             texts = self._encoded.read(self._places[numbers], vector)
             block = numbers, prepare(texts)
             best = ranking.search(prepare(vector), [block], depth, 'dot')
-            rankings.append(best)
-        if words > 0:
-            rankings.append(self._words.search([query], depth))
-        if len(rankings) > 1:
-            rankings = [ranking.hybrid(*rankings, top_k, words)]
-        [([scores], [numbers])] = rankings
+            if words > 0:
+                by_words = self._by_words(query, depth)
+                best = ranking.hybrid(best, by_words, top_k, words)
+        else:
+            best = self._by_words(query, depth)
+        [scores], [numbers] = best
         texts, sources = self._encoded.texts, self.about['sources']
         return [
             (score, Passage(texts[self._places[i]], sources[i]))
             for score, i in zip(scores.tolist(), numbers.tolist(), strict=True)
             if i >= 0
         ]
+
+    def _by_words(
+        self, query: str, top_k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Searches by BM25, read at the first query that asks for words."""
+        if self._words is None:
+            name = f'words-{self.about["number"]}'
+            self._words = Bm25.load(self.folder / name)
+        return self._words.search([query], top_k)

@@ -38,16 +38,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import infoword_tf
-from export.serving import model as standalone
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import Config
 from infoword_tf.critics import CRITICS
-from infoword_tf.data import labelling, tables
+from infoword_tf.data import glue_layout, labelling, tables
 from infoword_tf.evaluation import measures
+from infoword_tf.evaluation import sts as task
 from infoword_tf.resolve import answering
-from tasks import glue_layout
-from tasks import sts as task
+
+from .serving import model as standalone
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
@@ -65,6 +65,8 @@ ALIKE = {
     'same': '{:.1%} have the same likeliest class',
     'same_labels': '{:.1%} have the same labels',
 }
+# A function of a graph, the width of its answer, and the number of its texts.
+Signature = tuple[Callable[..., Any], int, int]
 _TEXTS = 200  # on which the card compares, and nasty ones
 
 
@@ -72,8 +74,8 @@ _TEXTS = 200  # on which the card compares, and nasty ones
 class LitertChoices:
     """The choices of the command."""
 
-    init: str | None = flag(None, 'The workdir of a finished run.', model=True)
-    output: str | None = flag(None, 'A folder that is not there yet.')
+    init: str = flag('', 'The workdir of a finished run.', model=True)
+    output: str = flag('', 'A folder that is not there yet.')
     seq_len: int | None = flag(
         None, 'Maximum length of a text in tokens; by default that of '
         'training.', at_least=4)
@@ -148,14 +150,14 @@ def lengths_of(longest: int) -> list[int]:
     return [*itertools.takewhile(lambda n: n < longest, doubled), longest]
 
 
-def signatures_of(loaded: 'Loaded') -> dict[str, tuple[Callable, int, int]]:
+def signatures_of(loaded: 'Loaded') -> dict[str, Signature]:
     """Returns the signatures of a workdir.
 
     Returns:
         By name a function of ids [1, T], length [1] and, of two texts, second
         [1]; the width of its answer; and the number of its texts.
     """
-    signatures = {}
+    signatures: dict[str, Signature] = {}
     for answer, name in HEADS.items():
         for row in loaded.rows_that(answer):
             width = loaded.model.objectives[row].columns
@@ -232,7 +234,7 @@ def write(
         init: the workdir of a finished run.
         output: the folder.
         seq_len: T at most; None: what the model was trained on.
-        precision: in PRECISIONS.
+        precision: one of PRECISIONS.
         dev: labelled texts to measure for the card.
         sts: a file of STS-B to measure for the card.
 
@@ -274,18 +276,16 @@ def write(
                 int(np.prod(v.shape)) for v in loaded.model.variables.values()
             ),
         }
-        models = {'float32': loaded, precision: standalone.Model(partial)}
+        written = standalone.Model(partial)
         if dev is not None:
-            record['dev'] = {'data': dev.where, 'examples': len(dev.first)} | {
-                name: scored(model, dev, config)
-                for name, model in models.items()
-            }
+            models = {'float32': loaded, precision: written}
+            record['dev'] = scores_of(models, dev, config)
         if sts is not None:
             exact = functools.partial(loaded.encode, progress=False)
             record['sts'] = task.correlations(
                 sts,
                 config.similarity,
-                {'float32': exact, precision: models[precision].encode},
+                {'float32': exact, precision: written.encode},
             )
         metrics, flags = (
             path.read_text() if path.is_file() else ''
@@ -368,7 +368,7 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
         share of texts with the same likeliest class, or 'same_labels' where a
         text may have several.
     """
-    from export import comparison
+    from . import comparison
 
     texts = [
         text
@@ -398,6 +398,15 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
             record['same'] = float(same.mean())
         signatures[name] = record
     return {'texts': len(texts), 'signatures': signatures}
+
+
+def scores_of(
+    models: Mapping[str, Any], dev: labelling.TableExamples, config: Config
+) -> dict[str, Any]:
+    """Measures models by name on labelled texts, for the card; see `scored`."""
+    return {'data': dev.where, 'examples': len(dev.first)} | {
+        name: scored(model, dev, config) for name, model in models.items()
+    }
 
 
 def scored(
@@ -439,11 +448,11 @@ def described(
 
     Args:
         loaded: the workdir.
-        record: of `write`.
+        record: result of `write`.
         metrics: the last values of the run.
-        flags: of the run, as a flagfile.
+        flags: flags of the run, as a flagfile.
     """
-    from export import card
+    from . import card
 
     config, precision = loaded.config, record['precision']
     dev, sts = record.get('dev', {}), record.get('sts')
@@ -520,9 +529,13 @@ def run(choices: LitertChoices, chosen: Mapping[str, Any]) -> None:
             ),
         )  # fmt: skip
     record = write(
-        choices.init, output, choices.seq_len, choices.precision, dev,
-        choices.sts,
-    )  # fmt: skip
+        choices.init,
+        output,
+        seq_len=choices.seq_len,
+        precision=choices.precision,
+        dev=dev,
+        sts=choices.sts,
+    )
     print(
         f'{output}/: {", ".join(record["signatures"])}; {choices.precision}, '
         f'{record["bytes"] / 1e6:.1f} MB, {time.monotonic() - began:.0f} s; '

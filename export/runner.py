@@ -16,9 +16,10 @@ from __future__ import annotations
 import json
 import pathlib
 import sys
+from collections.abc import Sequence
 
 
-def write_texts(path: pathlib.Path, texts: list[bytes]) -> None:
+def write_texts(path: pathlib.Path, texts: Sequence[bytes]) -> None:
     """Writes texts for `main`."""
     path.write_text(json.dumps([text.decode('latin-1') for text in texts]))
 
@@ -64,4 +65,4 @@ def main(model: str, folder: str, done=lambda line: None) -> None:
 
 
 if __name__ == '__main__':
-    main(*sys.argv[1:], done=lambda line: print(line, flush=True))
+    main(sys.argv[1], sys.argv[2], lambda line: print(line, flush=True))

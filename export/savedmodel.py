@@ -19,16 +19,16 @@ from typing import Any
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
-from tasks import sts
+from infoword_tf.evaluation import sts
 
 
 @dataclasses.dataclass(frozen=True)
 class SavedModelChoices:
     """The choices of the command."""
 
-    init: str | None = flag(None, 'The workdir of a finished run.', model=True)
-    output: str | None = flag(
-        None, 'The base path of the model; versions are folders in it.')
+    init: str = flag('', 'The workdir of a finished run.', model=True)
+    output: str = flag(
+        '', 'The base path of the model; versions are folders in it.')
     version: int = flag(
         1, 'The number of the version; servers take the highest.', at_least=1)
     precision: str = flag(
@@ -57,13 +57,18 @@ def run(choices: SavedModelChoices, chosen: Mapping[str, Any]) -> None:
     if choices.sts:
         sts.read(pathlib.Path(choices.sts))  # complains before the work
     began = time.monotonic()
-    from export import bundle, serving_ops
+    from . import bundle, serving_ops
 
     output = pathlib.Path(choices.output)
     version = bundle.write(
-        choices.init, output, choices.version, choices.precision, choices.sts,
-        choices.dims, choices.branches,
-    )  # fmt: skip
+        choices.init,
+        output,
+        version=choices.version,
+        precision=choices.precision,
+        sts=choices.sts,
+        dims=choices.dims,
+        branches=choices.branches,
+    )
     size = sum(p.stat().st_size for p in version.rglob('*') if p.is_file())
     signatures = serving_ops.read(version).signature_def
     names = [n for n in sorted(signatures) if not n.startswith('__saved')]

@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from export.index import Index, Passage
 from infoword_tf import commands
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import read_exported
@@ -37,7 +36,8 @@ from infoword_tf.errors import UsageError
 from infoword_tf.evaluation import models, ranking, stages
 from infoword_tf.evaluation.retrieval import EXACT
 from infoword_tf.evaluation.vectors import digest
-from tasks import retrieval
+
+from .index import Index, Passage
 
 BATCH_SIZE = 64  # passages embedded at once, of like length
 Results = list[tuple[float, Passage]]  # with scores, the best first
@@ -48,7 +48,7 @@ Search = Callable[..., Results]  # of a query, share of words, how many
 class SearchChoices:
     """The choices of the command."""
 
-    model: str | None = flag(None, 'An exported model, DIR/1.')
+    model: str = flag('', 'An exported model, DIR/1.')
     corpus: str = flag(
         'pydocs', 'What to search, all of it, named as of infoword_tf.train: '
         'pydocs, text:GLOB, jsonl:GLOB[:FIELD], parquet:GLOB[:COLUMN] ...')
@@ -65,14 +65,13 @@ class SearchChoices:
     index: str | None = flag(
         None, 'The folder of the index; by default DIR/search. Without '
         '--corpus and --documents it is searched as it is.')
-    critic: str | None = again(retrieval.RetrievalChoices, 'critic', None)
+    critic: str | None = again(stages.StageChoices, 'critic', None)
     first: str | None = flag(
         None, 'bm25: vectors order what a search by words has found; by '
-        'default all passages are compared.', choices=(retrieval.BM25,))
+        'default all passages are compared.', choices=(stages.BM25,))
     rerank: str | None = flag(
         None, 'Another exported model, which orders the best passages anew.')
-    rerank_top: int | None = again(
-        retrieval.RetrievalChoices, 'rerank_top', None)
+    rerank_top: int | None = again(stages.StageChoices, 'rerank_top', None)
     top_k: int = flag(5, 'Answers to a query.', at_least=1)
     hybrid: bool = flag(
         False, 'Search by words (BM25) as well, and add both scores.')
@@ -100,7 +99,7 @@ def check(choices: SearchChoices, chosen: Mapping[str, Any]) -> str:
     if not choices.documents:
         names = 'id', 'text', 'delimiter'
         commands.refuse(chosen, names, '{} is for --documents; leave it out')
-    retrieval.check_stages(choices.first, choices.rerank, choices.rerank_top)
+    stages.check_stages(choices.first, choices.rerank, choices.rerank_top)
     config, _ = read_exported(pathlib.Path(choices.model))
     critic = choices.critic or config.critic
     if CRITICS[critic].of_pairs:
@@ -174,13 +173,15 @@ def search_of(
 ) -> Search:
     """Returns a search of an index by a critic; `encode`: of queries."""
     config, _ = read_exported(pathlib.Path(choices.model))
-    dims, top = choices.dims, choices.rerank_top or retrieval.RERANKED
+    dims, top = choices.dims, choices.rerank_top or stages.RERANKED
     if dims is not None:
         models.check_critic_dims(critic)
-        models.check_dims(dims, encode(['']).shape[1])
-    rerank = choices.rerank and models.exported_scores(
-        pathlib.Path(choices.rerank), BATCH_SIZE
-    )
+        models.check_dims(dims, encode([''], None).shape[1])
+    rerank = None
+    if choices.rerank is not None:
+        rerank = models.exported_scores(
+            pathlib.Path(choices.rerank), BATCH_SIZE
+        )
 
     def compared(texts: Texts) -> Texts:
         if dims is not None:
@@ -191,10 +192,13 @@ def search_of(
         query: str, words: float = choices.words, top_k: int = choices.top_k
     ) -> Results:
         results = index.find(
-            query, encode([query], 'query') if words < 1 else None, compared,
-            max(top_k, top) if rerank else top_k, words,
-            top if choices.first else None,
-        )  # fmt: skip
+            query,
+            encode([query], 'query') if words < 1 else None,
+            prepare=compared,
+            top_k=max(top_k, top) if rerank else top_k,
+            words=words,
+            first=top if choices.first else None,
+        )
         if rerank and results:
             scores = rerank(query, [passage.text for _, passage in results])
             best = np.argsort(-scores, kind='stable')[:top_k]

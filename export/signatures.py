@@ -46,9 +46,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from export import chunks
-from export.branches import check as check_branches
-from export.branches import split
 from infoword_tf import lazy
 from infoword_tf.config import ROLES
 from infoword_tf.critics import CRITICS
@@ -58,6 +55,10 @@ from infoword_tf.inference.batches import RolePredictor
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.tensors import Tensor
 from infoword_tf.text.template import to_dense, with_special_tokens
+
+from . import chunks
+from .branches import check as check_branches
+from .branches import split
 
 TEXTS = 256  # of a chunk, at most
 TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128
@@ -77,6 +78,7 @@ _INPUTS = {
 }
 
 Outputs = dict[str, Tensor]
+Graph = tuple[Callable[..., Outputs], tuple[str, ...]]  # with its inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,17 +87,17 @@ class Signatures:
 
     Attributes:
         loaded: the workdir.
-        functions: by name, a concrete function of `texts` [B] string, and of
-            `pairs` [B] where it is about two texts, of `choices` [B, J] where
+        functions: concrete functions by name, of `texts` [B] string, and of
+            `pairs` [B] where one is about two texts, of `choices` [B, J] where
             it is about one of several.
-        inputs: by name, the names of what it takes.
-        weights: by path, the variables that they read; what only training
-            needs is not among them.
-        constants: by path, the weights that are constants of the graphs.
+        inputs: names of the inputs of each, by name.
+        weights: variables that they read, by path; what only training needs
+            is not among them.
+        constants: weights that are constants of the graphs, by path.
     """
 
     loaded: Loaded
-    functions: Mapping[str, Callable[..., Outputs]]
+    functions: Mapping[str, Any]
     inputs: Mapping[str, tuple[str, ...]]
     weights: Mapping[str, tf.Variable]
     constants: Mapping[str, Tensor]
@@ -106,7 +108,7 @@ class Signatures:
 
         Args:
             loaded: the workdir.
-            branches: of each block of the encoder, see export/branches.py.
+            branches: number of branches of a block, see export/branches.py.
 
         Raises:
             ValueError: the encoder cannot have so many branches.
@@ -130,16 +132,16 @@ class Signatures:
         }
         variables = loaded.model.variables.items()
         weights = {path: variable.value for path, variable in variables}
-        constants = {}
+        constants: dict[str, Tensor] = {}
         for path, value in _values_by_path(replaced).items():
             of_kind = weights if isinstance(value, tf.Variable) else constants
             of_kind[path] = value
         return cls(
-            loaded,
-            functions,
-            {name: inputs for name, (_, inputs) in graphs.items()},
-            {k: v for k, v in weights.items() if v.ref() in read},
-            constants,
+            loaded=loaded,
+            functions=functions,
+            inputs={name: inputs for name, (_, inputs) in graphs.items()},
+            weights={k: v for k, v in weights.items() if v.ref() in read},
+            constants=constants,
         )
 
     @property
@@ -158,7 +160,7 @@ class Signatures:
         module.weights = self.weights
         module.tokenizer = self.loaded.tokenizer  # with its tables
         signatures = {'serving_default': self.functions[self.default]}
-        tf.saved_model.save(module, folder, signatures | self.functions)
+        tf.saved_model.save(module, folder, {**signatures, **self.functions})
 
 
 class _Graphs:
@@ -176,12 +178,10 @@ class _Graphs:
             self.embed, input_signature=[_INPUTS['texts']], autograph=False
         )
 
-    def functions(
-        self,
-    ) -> dict[str, tuple[Callable[..., Outputs], tuple[str, ...]]]:
+    def functions(self) -> dict[str, Graph]:
         """Returns the functions that the rows allow, with names of inputs."""
         loaded, one, two = self.loaded, ('texts',), ('texts', 'pairs')
-        graphs = {'embed': (self.prompted(None), one)}
+        graphs: dict[str, Graph] = {'embed': (self.prompted(None), one)}
         for prompt in loaded.config.prompts:
             graphs[f'embed_{prompt}'] = self.prompted(prompt), one
         for role in reversed(ROLES):
@@ -199,11 +199,11 @@ class _Graphs:
             graphs['fill_mask'] = self.fill_mask, one
         if loaded.rows_that('next'):
             graphs['next_token'] = self.next_token, one
-        for answer, name, function in (
+        for kind, name, function in (
             ('classes', 'classify', self.classify),
             ('numbers', 'regress', self.regress),
         ):
-            for row in loaded.rows_that(answer):
+            for row in loaded.rows_that(kind):
                 if loaded.model.objectives[row].texts == 'choices':
                     choose = functools.partial(self.choose, row)
                     graphs['choose'] = choose, ('texts', 'choices')
@@ -313,10 +313,11 @@ class _Graphs:
         """Reads the answer to each question out of a context."""
         reader = self.loaded.reader
         pages = reader.pages(texts, pairs)
-        spans = self._by_length(
-            reader.spans, reader.width, pages.ids, pages.lengths, pages.second,
-            pages.begins, pages.sizes, pages.most,
+        inputs = (
+            pages.ids, pages.lengths, pages.second, pages.begins, pages.sizes,
+            pages.most,
         )  # fmt: skip
+        spans = self._by_length(reader.spans, reader.width, *inputs)
         return reader.replies(pairs, pages, spans)
 
     def tag(self, texts: Tensor) -> Outputs:
@@ -329,16 +330,10 @@ class _Graphs:
                 tagger.token_scores(ids, lengths), sizes, validate=False
             )
 
-        labels = tagger.labels(
-            windows,
-            self._entries(
-                scores,
-                len(self.loaded.config.labels),
-                windows.ids,
-                windows.lengths,
-                windows.sizes,
-            ).flat_values,
-        )
+        inputs = windows.ids, windows.lengths, windows.sizes
+        width = len(self.loaded.config.labels)
+        entries = self._entries(scores, width, *inputs)
+        labels = tagger.labels(windows, entries.flat_values)
         return tagger.spans(texts, windows, *labels)
 
     def tokens(self, texts: Tensor) -> Outputs:
@@ -477,8 +472,8 @@ class _Graphs:
         """Computes an output of texts, in chunks of like length: [B, width].
 
         Args:
-            compute: of ids [S, T], lengths [S] and of the `more` that are not
-                None, [S, ...] -> [S, width] float32.
+            compute: function of ids [S, T], lengths [S] and of the `more` that
+                are not None, [S, ...] -> [S, width] float32.
             width, ids, lengths, *more: likewise, of B texts.
         """
         (outputs,), order = self._in_order(
@@ -530,10 +525,10 @@ class _Graphs:
         """Computes outputs of texts by length, in chunks.
 
         Args:
-            compute: of ids [S, T], lengths [S] and more inputs that are not
-                None, [S, ...], to tensors whose first axes are joined.
-            kinds: of each tensor, as of `chunks.in_chunks`.
-            inputs: of B texts.
+            compute: function of ids [S, T], lengths [S] and more inputs that
+                are not None, [S, ...], to tensors whose first axes are joined.
+            kinds: kind of each tensor, as of `chunks.in_chunks`.
+            inputs: ids, lengths and more of B texts.
             most: S at most; None: any number.
 
         Returns:
@@ -602,7 +597,7 @@ def _replaced(
 
     Args:
         loaded: the workdir.
-        branches: of each block.
+        branches: number of branches of each block.
 
     Returns:
         By path.
@@ -647,7 +642,7 @@ def _values_by_path(
     replaced: Mapping[str, Tensor | tf.Variable | lazy.Parts],
 ) -> dict[str, Tensor | tf.Variable]:
     """Lists replacements of weights one by one; branches have numbers."""
-    values = {}
+    values: dict[str, Tensor | tf.Variable] = {}
     for path, value in replaced.items():
         if isinstance(value, lazy.Parts):
             values |= {f'{path}_{i}': x for i, x in enumerate(value.values)}

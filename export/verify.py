@@ -24,8 +24,8 @@ from infoword_tf.config import Config, read_exported
 class VerifyChoices:
     """The choices of the command."""
 
-    model: str | None = flag(None, 'The folder of a version: DIR/1.')
-    init: str | None = flag(None, 'The workdir it was made from.', model=True)
+    model: str = flag('', 'The folder of a version: DIR/1.')
+    init: str = flag('', 'The workdir it was made from.', model=True)
     texts: int = flag(
         600, 'Number of real texts, in addition to the difficult strings.',
         at_least=1)
@@ -39,7 +39,7 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
         model='the folder of a version, DIR/1',
         init='the workdir it was made from',
     )
-    from export import bundle, comparison, serving_ops
+    from . import bundle, comparison, serving_ops
 
     model, workdir = pathlib.Path(choices.model), pathlib.Path(choices.init)
     config, export = read_exported(model)
@@ -77,7 +77,7 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
         default = export.get('default', 'embed')  # of older exports
         expected = {
             batch: comparison.in_python(
-                loaded, texts, names, default, bar.update
+                loaded, texts, names=names, default=default, done=bar.update
             )
             for batch, texts in batches.items()
         }

@@ -65,9 +65,9 @@ def write(
     """Writes the requests of a version.
 
     Args:
-        folder: of the version.
-        signatures: by name, their inputs; each gets a request of one text
-            and one of 32.
+        folder: folder of the version.
+        signatures: inputs of signatures by name; each gets a request of one
+            text and one of 32.
         length: the longest text, in words.
     """
     import tensorflow as tf

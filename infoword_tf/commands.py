@@ -293,7 +293,7 @@ def import_extra(module: str, extra: str, what: str) -> types.ModuleType:
         raise UsageError(
             'missing_package',
             f'{what} needs {module} ({error}): '
-            f"pip install -e '.[{extra}]' in the checkout",
+            f"pip install 'infoword_tf[{extra}]'",
         ) from None
 
 

@@ -66,7 +66,7 @@ class PrepareChoices:
         None, 'Shards made at a time; by default one a core.', at_least=1)
     beam_options: tuple[str, ...] = flag(
         (), 'Shards are made by a pipeline of Apache Beam with these options, '
-        "as runner=DirectRunner (pip install -e '.[beam]').")
+        "as runner=DirectRunner (pip install 'infoword_tf[beam]').")
 
     @property
     def of_text(self) -> TextChoices:

@@ -52,9 +52,10 @@ from infoword_tf.data import labelling, tables, textfiles
 from infoword_tf.data.labelling import TableExamples
 from infoword_tf.evaluation import measures
 from infoword_tf.training.begin import refuse_unknown_rows
-from tasks import finetune
-from tasks.task import ANY_TABLE, HELDOUT, TRAIN, copy_best
-from tasks.texts import TextTask
+
+from . import finetune
+from .task import ANY_TABLE, HELDOUT, TRAIN, copy_best
+from .texts import TextTask
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
@@ -67,8 +68,8 @@ _ONE_CELL = str.maketrans('\t\n\r', '   ')
 class TableChoices:
     """Choices of the examples of a table."""
 
-    train: str | None = flag(None, 'A table to train on.')
-    dev: str | None = flag(None, 'A table on which the weights are selected.')
+    train: str = flag('', 'A table to train on.')
+    dev: str = flag('', 'A table on which the weights are selected.')
     columns: tuple[str, ...] = flag(
         (), 'Column names of TSV and CSV files that have no header line, in '
         'order; a file whose labels are not read may lack that column.')
@@ -145,6 +146,50 @@ def read_groups(
 
     Without a column there is one group, ''.
     """
+    check_columns(choices)
+    table = tables.open_table(
+        path,
+        choices.columns or None,
+        lacking=None if labelled else choices.label,
+        delimiter=choices.delimiter,
+        lists=[choices.label],
+    )
+    read = labelling.TableColumns(
+        text=choices.text,
+        pair=choices.pair,
+        label=choices.label if labelled else None,
+        regress=choices.regress,
+        choices=choices.choices,
+        label_columns=choices.label_columns if labelled else (),
+        lists=not (choices.choices or choices.regress),
+        separator=choices.separator or None,
+        drop=choices.drop_label,
+    )
+    try:
+        groups = {'': table}
+        if by is not None:
+            groups = select(tables.split_by(table, by), only, path)
+        examples = {
+            name: labelling.examples_of(group, read)
+            for name, group in groups.items()
+        }
+    except tables.NoColumn as error:
+        if not tables.lacks_names(table):
+            raise
+        names = ','.join(['NAME'] * len(table.names))
+        raise errors.InputError(
+            'first_line_is_row',
+            f'{error}; its first line reads like a row: name the columns of '
+            f'such files with --columns={names}',
+        ) from None
+    for group in examples.values():
+        for note in group.notes:
+            print(note, flush=True)
+    return examples
+
+
+def check_columns(choices: TableChoices) -> None:
+    """Raises UsageError for columns that do not go together."""
     options = choices.choices
     if options and (choices.pair or choices.regress):
         raise errors.UsageError(
@@ -176,48 +221,6 @@ def read_groups(
         raise errors.UsageError(
             'single_choice', f'--choices={options[0]}: name two columns or more'
         )
-    table = tables.open_table(
-        path,
-        choices.columns or None,
-        lacking=None if labelled else choices.label,
-        delimiter=choices.delimiter,
-        lists=[choices.label],
-    )
-    label = choices.label if labelled else None
-    columns = choices.label_columns if labelled else ()
-    lists = not (options or choices.regress)
-    read = labelling.TableColumns(
-        text=choices.text,
-        pair=choices.pair,
-        label=label,
-        regress=choices.regress,
-        choices=options,
-        label_columns=columns,
-        lists=lists,
-        separator=choices.separator or None,
-        drop=choices.drop_label,
-    )
-    try:
-        groups = {'': table}
-        if by is not None:
-            groups = select(tables.split_by(table, by), only, path)
-        examples = {
-            name: labelling.examples_of(group, read)
-            for name, group in groups.items()
-        }
-    except tables.NoColumn as error:
-        if not tables.lacks_names(table):
-            raise
-        names = ','.join(['NAME'] * len(table.names))
-        raise errors.InputError(
-            'first_line_is_row',
-            f'{error}; its first line reads like a row: name the columns of '
-            f'such files with --columns={names}',
-        ) from None
-    for group in examples.values():
-        for note in group.notes:
-            print(note, flush=True)
-    return examples
 
 
 def select(
@@ -285,7 +288,7 @@ class Classify(TextTask):
 
     Attributes:
         tests: groups of --test by name; '' if there is one.
-        unknown: of --predict, or None.
+        unknown: texts of --predict, or None.
     """
 
     choices = TableChoices
@@ -405,7 +408,7 @@ def kinds_of(
         return (), ('spearman', 'pearson')
     if choices.choices:
         numbers = [str(i) for i in range(len(choices.choices))]
-        named = set(table.labels) - set(numbers)
+        named = {*(table.labels or ())} - {*numbers}
         return tuple(choices.choices if named else numbers), ('accuracy',)
     labels = tuple(labelling.classes(table))
     if table.label_sets is None:

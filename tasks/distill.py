@@ -47,14 +47,16 @@ import numpy as np
 from infoword_tf import commands, errors
 from infoword_tf.adapters import NONE
 from infoword_tf.choices import again, flag, flags_of
+from infoword_tf.data import glue_layout
 from infoword_tf.objectives import TABLE, parse
 from infoword_tf.objectives.distill import CODE, MAPS, layer_map
 from infoword_tf.training.begin import refuse_infinite_numbers
-from tasks import classify, embedding, finetune, glue, glue_layout, squad, tag
-from tasks.finetune import FinetuneChoices
-from tasks.student import start_of
-from tasks.task import SPLITS, Task
-from tasks.teacher import PATIENCE, Teacher
+
+from . import classify, embedding, finetune, glue, squad, tag
+from .finetune import FinetuneChoices
+from .student import start_of
+from .task import SPLITS, Task
+from .teacher import PATIENCE, Teacher
 
 NO_PATIENCE = 'none'
 # By --task; without it --train is a table.
@@ -75,10 +77,11 @@ OF_LABELS = (
 
 @dataclasses.dataclass(frozen=True)
 class DistillChoices(
-    *dict.fromkeys(kind.choices for kind in TASKS.values()),
+    # A checker of types does not see what the table has.
+    *dict.fromkeys(x.choices for x in TASKS.values()),  # type: ignore[misc]
     embedding.EmbeddingChoices,
 ):
-    """Choices of the command; None of --seq_len is the task's default."""
+    """Choices of the command; --seq_len is None until the task decides."""
 
     USUAL: ClassVar[tuple[str, ...]] = (
         'teacher', 'task', 'data_dir', 'train', 'dev', 'init', 'student',
@@ -90,7 +93,7 @@ class DistillChoices(
         glue.TaskChoices, 'task', None, choices=NAMES,
         help='Which of the nine, or '
         f'{", ".join(x for x in NAMES if x not in glue_layout.TASKS)}.')
-    seq_len: int | None = again(
+    seq_len: int = again(
         FinetuneChoices, 'seq_len', None, shown=FinetuneChoices.seq_len)
     epochs: float | None = again(FinetuneChoices, 'epochs', None)
     sweep: str | None = again(
@@ -231,9 +234,9 @@ def decided(
     """Returns choices with --objectives and settings of a student's rows.
 
     Args:
-        choices: of the command, or of a run of its sweep.
+        choices: choices of the command, or of a run of its sweep.
         row: that learns labels.
-        width: of the teacher, where the student has another; else 0.
+        width: width of the teacher, where the student has another; else 0.
         has_layers: whether layers of the teacher are imitated.
     """
     rows = sum_of(row, choices.alpha, choices.beta if has_layers else 0.0)
@@ -267,7 +270,7 @@ def prepare(
     teacher = Teacher(choices.teacher, task)
     init = choices.init or choices.teacher
     student = start_of(init, choices.layers, choices.take)
-    defaults = {'seq_len': FinetuneChoices.seq_len}
+    defaults: dict[str, Any] = {'seq_len': FinetuneChoices.seq_len}
     defaults |= task.defaults(teacher.loaded.config)
     choices = choices.decided(init=init, **{
         name: value for name, value in defaults.items()

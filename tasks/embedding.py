@@ -31,8 +31,9 @@ from infoword_tf.languages import code_of
 from infoword_tf.objectives import built, parse
 from infoword_tf.objectives.embed import MEAN
 from infoword_tf.resolve import resolve_rows
-from tasks import finetune
-from tasks.student import (
+
+from . import finetune
+from .student import (
     FIRST,
     SIF,
     TAKES,
@@ -42,9 +43,11 @@ from tasks.student import (
     start_of,
     with_vocabulary,
 )
-from tasks.teacher import Embedder
+from .teacher import Embedder
 
 if TYPE_CHECKING:
+    from infoword_tf.data.examples import Examples
+    from infoword_tf.inference.loaded import Loaded
     from infoword_tf.text.tokenizer import TextTokenizer
 
 TASK = 'embed'
@@ -65,8 +68,8 @@ GOALS = {'embed': 'heldout/embed/mi',
 class EmbeddingChoices(finetune.FinetuneChoices):
     """Choices of a student, and of the text that a teacher reads."""
 
-    teacher: str | None = flag(
-        None, 'A workdir that was fine-tuned on the same task.', model=True)
+    teacher: str = flag(
+        '', 'A workdir that was fine-tuned on the same task.', model=True)
     layers: int | None = flag(
         None, 'Layers of the student; all of --init by default.', at_least=1)
     take: str = flag(
@@ -164,8 +167,9 @@ def translations_of(
     pairs: text_pairs.Columns, language: str, count: int | None = None
 ) -> Iterator[tuple[str, str, str]]:
     """Yields both texts of translations, for `Texts`; `language` is read."""
-    side = pairs.languages.index(language)
-    other = pairs.languages[1 - side]
+    languages = pairs.languages or ('', '')
+    side = languages.index(language)
+    other = languages[1 - side]
     both = zip(pairs.texts[side], pairs.texts[1 - side], strict=True)
     for text, translation in itertools.islice(both, count):
         yield text, text, language
@@ -213,9 +217,9 @@ def read(
     """Reads texts to train on and held-out texts.
 
     Args:
-        choices: of the command.
+        choices: choices of the command.
         count: sentences of the teacher that are drawn; None: all.
-        language: of translations, the one that the teacher reads.
+        language: language of translations that the teacher reads.
 
     Raises:
         UsageError: a split has no sentence.
@@ -265,7 +269,7 @@ def tokenizer_of(choices: EmbeddingChoices, texts: Texts) -> 'TextTokenizer':
         for text in texts.student:
             yield documents.Document((' '.join(text.split()),), '')
 
-    corpus = corpora.Corpus('', digest.hexdigest(), every, tuple)
+    corpus = corpora.Corpus('', digest.hexdigest(), every, lambda: iter(()))
     return open_tokenizer(choices, {'': corpus}, files.cache_dir())
 
 
@@ -288,6 +292,85 @@ def by_language(languages: Sequence[str]) -> Callable[..., dict[str, float]]:
     return measure
 
 
+class Inputs(NamedTuple):
+    """Texts of both models by split, after prompts.
+
+    Attributes:
+        student: n texts of the student.
+        teacher: n texts of the teacher.
+        vectors: [n, W], vectors of the teacher.
+    """
+
+    student: dict[str, list[str]]
+    teacher: dict[str, list[str]]
+    vectors: dict[str, np.ndarray]
+
+
+def inputs_of(teacher: Embedder, splits: Mapping[str, Texts]) -> Inputs:
+    """Computes the teacher's vectors of the texts of `read`."""
+    inputs = Inputs({}, {}, {})
+    for split, texts in splits.items():
+        sentences = texts.sentences
+        number = {sentence: i for i, sentence in enumerate(sentences)}
+        numbers = [number[sentence] for sentence in texts.teacher]
+        inputs.teacher[split] = teacher.prompted(texts.teacher, numbers)
+        inputs.student[split] = teacher.prompted(texts.student, numbers)
+        vectors = teacher.vectors(teacher.prompted(sentences))
+        inputs.vectors[split] = vectors[numbers]
+    return inputs
+
+
+def examples_of(
+    teacher: Embedder,
+    started: 'Loaded',
+    inputs: Inputs,
+    rows: Iterable[str],
+    length: int,
+) -> tuple[dict[str, 'Examples'], str]:
+    """Formats texts as inputs of a student; returns a fingerprint, too."""
+    examples, digest = {}, hashlib.blake2b(digest_size=16)
+    for split, texts in inputs.student.items():
+        examples[split] = finetune.format_examples(
+            started,
+            [(texts, None)],
+            length,
+            split,
+            targets=dict.fromkeys(rows, inputs.vectors[split]),
+            what='sentences',
+        )
+        digest.update(teacher.key('texts', *texts).encode())
+        if inputs.teacher[split] != texts:
+            digest.update(teacher.key('texts', *inputs.teacher[split]).encode())
+    return examples, digest.hexdigest()
+
+
+def has_vocabulary(choices: EmbeddingChoices) -> bool:
+    """Tells whether the student gets other tokens than --init or --teacher has.
+
+    A vocabulary is chosen by flags, or learned for translations unless --init
+    has one.
+    """
+    chosen = any(getattr(choices, name) is not None for name in VOCABULARY)
+    return chosen or bool(choices.parallel and not choices.init)
+
+
+def with_rows(
+    choices: EmbeddingChoices, pooling: str, width: int
+) -> EmbeddingChoices:
+    """Decides --objectives, and settings of the rows.
+
+    Args:
+        choices: choices of the command.
+        pooling: pooling of the student.
+        width: width of the teacher, where the student has another; else 0.
+    """
+    objectives = choices.objectives or OBJECTIVES
+    rows = built(parse(objectives))
+    settings: dict[str, Any] = {f'{row}.pooling': pooling for row in rows}
+    settings |= {f'{row}.width': width for row in rows}
+    return choices.decided(settings, objectives=objectives)
+
+
 def prepare(
     teacher: Embedder, splits: Mapping[str, Texts], choices: EmbeddingChoices
 ) -> finetune.PreparedTask:
@@ -295,21 +378,11 @@ def prepare(
     from infoword_tf.training import fit
     from infoword_tf.training.build import LabelledData
 
-    student, read, vectors = {}, {}, {}  # `read`: by the teacher
-    for split, texts in splits.items():
-        sentences = texts.sentences
-        number = {sentence: i for i, sentence in enumerate(sentences)}
-        numbers = [number[sentence] for sentence in texts.teacher]
-        read[split] = teacher.prompted(texts.teacher, numbers)
-        student[split] = teacher.prompted(texts.student, numbers)
-        vectors[split] = teacher.vectors(teacher.prompted(sentences))[numbers]
+    inputs = inputs_of(teacher, splits)
     init, started = choices.init or teacher.folder, None
     tokenizer = None
     record: dict[str, Any] = {}
-    # A vocabulary is chosen by flags, or learned for translations unless --init
-    # has one.
-    chosen = any(getattr(choices, name) is not None for name in VOCABULARY)
-    if chosen or (choices.parallel and not choices.init):
+    if has_vocabulary(choices):
         tokenizer = tokenizer_of(choices, splits['train'])
         record['vocab'] = (
             f'{choices.vocab or "learned"} (text {digest_of(tokenizer)})'
@@ -324,63 +397,53 @@ def prepare(
     else:
         started, source = start_of(init, choices.layers, choices.take), ''
         if tokenizer is not None:
-            started = with_vocabulary(
-                started, tokenizer, student['train'], read['train']
-            )
+            both = inputs.student['train'], inputs.teacher['train']
+            started = with_vocabulary(started, tokenizer, *both)
             source = f'--init={init}, with other tokens'
         width, pooling = started.encoder.width, pooling_of(started.config)
         record |= {'layers': started.encoder.depth, 'take': choices.take}
-    objectives = choices.objectives or OBJECTIVES
-    rows = built(parse(objectives))
     back = 0 if width == teacher.width else teacher.width
-    settings = {f'{row}.pooling': pooling for row in rows}
-    settings |= {f'{row}.width': back for row in rows}
     # The start has the width now.
-    choices = choices.decided(
-        settings, objectives=objectives, width=None, init=init
-    )
+    choices = with_rows(choices, pooling, back).decided(width=None, init=init)
+    rows = built(parse(choices.objectives))
     if started is None:
+        vocabulary = None
+        if tokenizer is not None:
+            vocabulary = tokenizer, inputs.vectors['train']
         started = lookup_of(
-            teacher, width, choices.weighting, student['train'],
-            resolve_rows(choices),
-            None if tokenizer is None else (tokenizer, vectors['train']),
-        )  # fmt: skip
+            teacher,
+            width,
+            weighting=choices.weighting,
+            texts=inputs.student['train'],
+            rows=resolve_rows(choices),
+            vocabulary=vocabulary,
+        )
     else:
         started.config = started.config.replace(
             pooling=pooling, similarity=teacher.loaded.config.similarity
         )
-    examples, digest = {}, hashlib.blake2b(digest_size=16)
-    for split, texts in student.items():
-        examples[split] = finetune.format_examples(
-            started, [(texts, None)], choices.seq_len, split,
-            dict.fromkeys(rows, vectors[split]), what='sentences',
-        )  # fmt: skip
-        digest.update(teacher.key('texts', *texts).encode())
-        if read[split] != texts:
-            digest.update(teacher.key('texts', *read[split]).encode())
+    examples, fingerprint = examples_of(
+        teacher, started, inputs, rows=rows, length=choices.seq_len
+    )
     config = teacher.loaded.config
-    fields = {
-        'normalize': config.normalize,
-        'prompts': config.prompts,
-        'prompt': config.prompt,
-    }
+    names = 'normalize', 'prompts', 'prompt'
+    fields = {name: getattr(config, name) for name in names}
     record |= {
         'task': TASK,
         'student': choices.student,
         'teacher': f'{teacher.folder} (weights {teacher.digest})',
     }
     measures = {}
-    if any(splits['heldout'].languages):
-        measure = by_language(splits['heldout'].languages)
-        measures = dict.fromkeys(rows, measure)
+    if any(languages := splits['heldout'].languages):
+        measures = dict.fromkeys(rows, by_language(languages))
     labelled = LabelledData(
-        examples['train'],
-        examples['heldout'],
-        digest.hexdigest(),
-        fit.Goal(next(GOALS[row] for row in GOALS if row in rows)),
-        measures,
-        fields,
-        started,
+        train=examples['train'],
+        heldout=examples['heldout'],
+        fingerprint=fingerprint,
+        goal=fit.Goal(next(GOALS[row] for row in GOALS if row in rows)),
+        measures=measures,
+        config_fields=fields,
+        started=started.workdir,
         source=source,
         record=record,
     )
@@ -390,8 +453,9 @@ def prepare(
 
 def run(choices: EmbeddingChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Runs tasks.distill with --task=embed."""
-    defaults = LOOKUP_DEFAULTS if choices.student == LOOKUP else {}
-    defaults = {'epochs': finetune.EPOCHS, **defaults}
+    defaults: dict[str, Any] = {'epochs': finetune.EPOCHS}
+    if choices.student == LOOKUP:
+        defaults |= LOOKUP_DEFAULTS
     choices = choices.decided(
         seq_len=choices.seq_len or finetune.FinetuneChoices.seq_len,
         **{k: value for k, value in defaults.items() if k not in chosen},

@@ -30,7 +30,8 @@ from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
 from infoword_tf.training.begin import check_and_run, refuse_translations
 from infoword_tf.training.record import FREE
-from tasks.task import HELDOUT, TRAIN, Task
+
+from .task import HELDOUT, TRAIN, Task
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
@@ -84,7 +85,8 @@ class FinetuneChoices(RunChoices):
 
     corpus: tuple[str, ...] = again(RunChoices, 'corpus', ())
     optimizer: str = again(RunChoices, 'optimizer', 'adamw')
-    learning_rate: float | None = again(
+    # None is what the width decides: wider than the type of the parent.
+    learning_rate: float | None = again(  # type: ignore[assignment]
         RunChoices, 'learning_rate', None,
         help=f'Peak learning rate; by default {RATE:g} ({WIDTH} / width)^2, '
         f'with --adapter {adapters.RATE:g} times as much.')
@@ -118,7 +120,7 @@ def read_examples(objectives: str, choices: RunChoices) -> dict[str, Any]:
 
 def write_corpus(
     splits: Mapping[str, tuple[Sequence[str], Sequence[str] | None]],
-) -> dict[str, str]:
+) -> tuple[str, str]:
     """Writes texts of examples; returns --corpus and --heldout.
 
     `splits` are 'train' and 'heldout': first texts, and second texts or None.
@@ -140,7 +142,7 @@ def write_corpus(
             with files.written(path) as partial:
                 partial.write_text(text, encoding='utf-8')
         paths[split] = str(path)
-    return {'corpus': f'text:{paths["train"]}', 'heldout': paths['heldout']}
+    return f'text:{paths["train"]}', paths['heldout']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,8 +151,8 @@ class PreparedTask:
 
     Attributes:
         labelled: the examples, with their measures.
-        choices: of the command, with those that the task determines.
-        resolved: of `choices`; None if not resolved yet.
+        choices: choices of the command, with those that the task decides.
+        resolved: rows and views of `choices`; None if not resolved yet.
         decide: completes choices that a sweep has changed.
         commonest: scores the commonest answer to held-out examples; None: there
             is none, of vectors.
@@ -169,8 +171,8 @@ def main(
     """Runs a command that fine-tunes on a task; returns metrics.json.
 
     Args:
-        kind: of the task.
-        choices: of the command, among them those of `kind.choices`.
+        kind: class of the task.
+        choices: choices of the command, with those of `kind.choices`.
         chosen: the explicit ones by name.
     """
     commands.require(vars(choices), workdir='a folder for this run')
@@ -217,14 +219,15 @@ def format_examples(
     texts: Sequence[Any],
     length: int,
     where: str,
-    *labels: Any,
+    targets: Mapping[str, np.ndarray],
+    counts: Mapping[str, np.ndarray] = types.MappingProxyType({}),
     what: str = 'rows',
 ) -> 'Examples':
     """Calls `data.examples.format_texts`, and prints how many are truncated."""
     from infoword_tf.data import examples
 
     formatted, cut = examples.format_texts(
-        loaded.template, texts, length, *labels
+        loaded.template, texts, length, targets=targets, counts=counts
     )
     if cut:
         print(
@@ -241,8 +244,8 @@ def prepare(
     """Formats examples as inputs of the model of --init.
 
     Args:
-        task: with its examples.
-        choices: of the command.
+        task: examples, and what is learned of them.
+        choices: choices of the command.
         started: --init, if it is in memory.
 
     Raises:
@@ -265,7 +268,7 @@ def prepare(
     shared = BuildCache()
     if choices.strategy == 'multiworker':  # before --init touches a device
         shared.strategy = distribution.make_strategy(choices.strategy)
-    loaded = started or Loaded(Workdir.open(choices.init))
+    loaded = started or Loaded(Workdir.open(choices.init or ''))
     resolved = resolve(choices, loaded.config)
     choices = with_rate(choices, resolved.encoder.arguments['width'])
     refuse_translations(choices, resolved.plan)
@@ -284,25 +287,30 @@ def prepare(
             digest.update(np.ascontiguousarray(array).tobytes())
     if resolved.plan.reads('text') and not choices.corpus:
         texts = {name: split.texts for name, split in splits.items()}
-        choices = choices.decided(**write_corpus(texts))
+        corpus, held = write_corpus(texts)
+        choices = choices.decided(corpus=corpus, heldout=held)
     learned = TaskConfig(
-        task.name,
-        row,
-        task.pairs,
-        task.metrics,
-        {name: split.where for name, split in splits.items()},
-        {name: split.size for name, split in splits.items()},
+        name=task.name,
+        row=row,
+        pairs=task.pairs,
+        metrics=task.metrics,
+        data={name: split.where for name, split in splits.items()},
+        sizes={name: split.size for name, split in splits.items()},
     )
     labelled = LabelledData(
-        splits[TRAIN].examples,
-        heldout.examples,
-        digest.hexdigest(),
-        fit.Goal(f'heldout/{row}/{task.metrics[0]}'),
-        {row: heldout.measure},
+        train=splits[TRAIN].examples,
+        heldout=heldout.examples,
+        fingerprint=digest.hexdigest(),
+        goal=fit.Goal(f'heldout/{row}/{task.metrics[0]}'),
+        measures={row: heldout.measure},
         # A model is served with the length that it was trained on.
-        {'max_length': choices.seq_len, 'task': learned, **fields},
-        loaded,
-        shared,
+        config_fields={
+            'max_length': choices.seq_len,
+            'task': learned,
+            **fields,
+        },
+        started=loaded.workdir,
+        shared=shared,
         record={'task': task.name},
     )
     return PreparedTask(
@@ -409,9 +417,10 @@ def train_once(
     choices = with_steps(choices, size)
     updates = updates_of(choices, size)
     usual = round(EPOCHS * updates)
-    if unset and choices.steps > usual:
+    steps = choices.steps_of(updates)
+    if unset and steps > usual:
         print(
-            f'{size:,} examples: {choices.steps / updates:g} epochs, since '
+            f'{size:,} examples: {steps / updates:g} epochs, since '
             f'{EPOCHS:g} have only {usual} updates; --epochs sets the number',
             flush=True,
         )
@@ -449,9 +458,16 @@ def leave_to_chief(prepared: PreparedTask) -> None:
     """Ends every worker but the first, which measures, writes and prints."""
     from infoword_tf.training import distribution
 
-    if not distribution.is_chief(prepared.labelled.shared.strategy):
+    shared = prepared.labelled.shared
+    if shared is not None and not distribution.is_chief(shared.strategy):
         print('the first worker says what was learned', flush=True)
         raise SystemExit(0)
+
+
+def free(prepared: PreparedTask) -> None:
+    """Deletes the builds that the runs share."""
+    if prepared.labelled.shared is not None:
+        prepared.labelled.shared.clear()
 
 
 def train_all(
@@ -460,8 +476,8 @@ def train_all(
     """Trains once, or all runs of --sweep and --seeds.
 
     Args:
-        task: of the runs.
-        prepared, chosen: as in `train_once`.
+        task: task of the runs.
+        prepared, chosen: arguments of `train_once`.
 
     Returns:
         The workdir with the best weights, and its entries of metrics.json.
@@ -498,7 +514,7 @@ def train_all(
         best = train_once(prepared, chosen)
         if several:
             leave_to_chief(prepared)
-        prepared.labelled.shared.clear()
+        free(prepared)
         return workdir, {**result(task, best), **further(workdir, best)}
     runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
     cells = [
@@ -517,7 +533,7 @@ def train_all(
             runs.setdefault(name or 'all', []).append(
                 (folder, {**result(task, best), **more})
             )
-    prepared.labelled.shared.clear()
+    free(prepared)
     return compared(task.metrics[0], runs)
 
 
@@ -564,9 +580,9 @@ def finished_run(
     """Returns metrics.json of a finished run of a sweep; None if unfinished.
 
     Args:
-        folder: of the run.
-        prepared, chosen: as in `train_once`.
-        choices: of the run, with its steps.
+        folder: workdir of the run.
+        prepared, chosen: arguments of `train_once`.
+        choices: choices of the run, with its steps.
 
     Raises:
         UsageError: the folder holds a run with other examples, steps or flags.
@@ -645,9 +661,9 @@ def nothing_learned(
         metric,
         best[f'heldout/{task.row}/{metric}'],
         prepared.commonest(),
-        choices.steps,
-        choices.learning_rate,
-        round(usual * updates),
+        steps=choices.steps_of(updates),
+        learning_rate=choices.learning_rate or RATE,
+        usual=round(usual * updates),
     )
     if sentence and choices.sweep:
         sentence += ', without --sweep'

@@ -39,7 +39,8 @@ from infoword_tf import commands, errors, progress
 from infoword_tf.choices import flag
 from infoword_tf.config import LEARNED, PERMUTATIONS, REVERSAL, FlowConfig
 from infoword_tf.data import corpora
-from tasks import whiten
+
+from . import whiten
 
 if TYPE_CHECKING:  # they make Keras layers
     from infoword_tf.inference.loaded import Loaded
@@ -99,7 +100,7 @@ def begin(flow: 'Flow', x: np.ndarray, random: np.random.Generator) -> None:
     Couplings add 0. A matrix is a norm followed by a rotation.
 
     Args:
-        flow: with weights of any values.
+        flow: network with weights of any values.
         x: [n, D], vectors that are normed.
         random: draws rotations, and the inner weights of couplings.
     """
@@ -108,8 +109,8 @@ def begin(flow: 'Flow', x: np.ndarray, random: np.random.Generator) -> None:
             x, _ = flow.split_level(x)
         if step.permutation == LEARNED:
             begin_matrix(step, x, random)
-            *inner, last = step.net
-            for layer in inner:
+            *hidden, last = step.net
+            for layer in hidden:
                 drawn = random.standard_normal(layer.kernel.shape)
                 layer.kernel.assign(drawn * math.sqrt(2 / layer.width))
             last.kernel.assign(np.zeros(last.kernel.shape))
@@ -183,7 +184,7 @@ def fit(flow: 'Flow', vectors: np.ndarray, choices: FlowChoices) -> None:
 
     x, mean = whiten.check(vectors)
     scale = math.sqrt(np.square(x - mean).mean())
-    x = np.float32((x - mean) / scale)
+    x = ((x - mean) / scale).astype(np.float32)
     random = np.random.default_rng(choices.seed)
     noise = math.sqrt(choices.epsilon)
 

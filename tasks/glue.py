@@ -23,10 +23,12 @@ from typing import Any, Self
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
+from infoword_tf.data import glue_layout
 from infoword_tf.training.begin import refuse_unknown_rows
-from tasks import classify, finetune, glue_layout
-from tasks.task import HELDOUT, TRAIN
-from tasks.texts import TextTask
+
+from . import classify, finetune
+from .task import HELDOUT, TRAIN
+from .texts import TextTask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +37,8 @@ class TaskChoices:
 
     task: str | None = flag(
         None, 'One of the nine tasks.', choices=tuple(glue_layout.TASKS))
-    data_dir: str | None = flag(
-        None, 'Folder of CoLA/, RTE/ and so on, or tfds:glue.')
+    data_dir: str = flag(
+        '', 'Folder of CoLA/, RTE/ and so on, or tfds:glue.')
     test: bool = flag(
         True, 'Predict the labels of the test file too, if there is one.')
 
@@ -65,12 +67,11 @@ class Glue(TextTask):
         Raises:
             UsageError: --task or --data_dir is missing.
         """
-        commands.require(
+        name, data_dir = commands.require(
             vars(choices),
             task='one of GLUE, rte say',
             data_dir="the folder of GLUE's data, or tfds:glue",
         )
-        name, data_dir = choices.task, choices.data_dir
         splits = {
             TRAIN: glue_layout.read(name, data_dir, 'train'),
             HELDOUT: glue_layout.read(name, data_dir, 'dev'),
@@ -89,7 +90,8 @@ class Glue(TextTask):
     @classmethod
     def regresses(cls, choices: TaskChoices) -> bool:
         """Tells whether the task is one of numbers."""
-        return glue_layout.TASKS[choices.task].regress
+        name = choices.task
+        return name in glue_layout.TASKS and glue_layout.TASKS[name].regress
 
     def with_texts(self, choices: Any) -> Self:
         """Reads the texts of --extra, in the columns of the task."""

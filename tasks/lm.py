@@ -54,11 +54,11 @@ if TYPE_CHECKING:  # they import TensorFlow, or Keras
 class LmChoices:
     """Choices of the command."""
 
-    init: str | None = flag(
-        None, 'The workdir of a finished run of a language model: of gpt, '
+    init: str = flag(
+        '', 'The workdir of a finished run of a language model: of gpt, '
         'transformer_xl or rnn_lm.', model=True)
-    corpus: str | None = flag(
-        None, 'The text that is scored, as of infoword_tf.train: pydocs, '
+    corpus: str = flag(
+        '', 'The text that is scored, as of infoword_tf.train: pydocs, '
         'text:GLOB, lines:GLOB, jsonl:GLOB[:FIELD] ... If --init was '
         'trained on it, only what was held out there; of tfds: a held-out '
         'split.')
@@ -79,7 +79,7 @@ class LmChoices:
         1, 'Parts of the text that are scored in parallel: faster, but each '
         'part starts without memory.', at_least=1)
     precision: str = again(DeviceChoices, 'precision', 'float32')
-    workdir: str | None = flag(None, 'Where metrics.json is written.')
+    workdir: str = flag('', 'Where metrics.json is written.')
     sample: bool = flag(False, 'Generate text instead of scoring one.')
     prompt: str = flag('', 'The text that --sample continues.')
     tokens: int = flag(
@@ -150,7 +150,7 @@ class Counted:
 
     Attributes:
         words: between white space, with one for the end of each document.
-        characters: of the text in its files.
+        characters: number of them in the files of the text.
         unknown: words `<unk>`.
     """
 
@@ -215,9 +215,9 @@ def score(
 
     Args:
         model, row: a model and the row of it that scores.
-        specials: of the vocabulary.
+        specials: special tokens of the vocabulary.
         store: the text.
-        length, memory_length, batch_size: as in `LmChoices`.
+        length, memory_length, batch_size: choices of `LmChoices`.
 
     Returns:
         The sum of all nats; the number of tokens.
@@ -295,7 +295,7 @@ def sample(choices: LmChoices) -> dict[str, Any]:
     """
     commands.require(vars(choices), init='the workdir of a finished run')
     commands.refuse(
-        {name for name in SCORING if getattr(choices, name) is not None},
+        {x for x in SCORING if getattr(choices, x) not in (None, '')},
         SCORING, '{} is not for --sample; leave one of the two out',
     )  # fmt: skip
     import infoword_tf
@@ -310,9 +310,13 @@ def sample(choices: LmChoices) -> dict[str, Any]:
     tokenizer = loaded.tokenizer
     ids = tokenizer.tokenize(tf.constant([choices.prompt]))[0].numpy().tolist()
     sampled = generate(
-        loaded.continuation, ids, choices.tokens, choices.temperature,
-        choices.top_p, choices.seed,
-    )  # fmt: skip
+        loaded.continuation,
+        ids,
+        count=choices.tokens,
+        temperature=choices.temperature,
+        top_p=choices.top_p,
+        seed=choices.seed,
+    )
     text = tokenizer.detokenize([*ids, *sampled])
     record = {
         'task': 'lm',
@@ -328,6 +332,32 @@ def sample(choices: LmChoices) -> dict[str, Any]:
     print(text)
     print(json.dumps(record), flush=True)
     return record
+
+
+def lengths_of(choices: LmChoices, loaded: 'Loaded') -> tuple[int, int]:
+    """Returns the tokens of a sequence and of the memory.
+
+    Raises:
+        UsageError: the encoder has no memory, or fewer positions.
+    """
+    config, encoder = loaded.config, loaded.model.encoder
+    memory_length = choices.memory_length
+    if memory_length is None:
+        memory_length = config.memory_length or 0
+    elif memory_length and not encoder.has_memory:
+        raise errors.UsageError(
+            'lm_encoder_without_memory',
+            f'--memory_length={memory_length}: the encoder '
+            f'{config.encoder.name} has no memory; leave it out',
+        )
+    length = choices.seq_len or config.max_length
+    if 'positions' in encoder.input_fields and length > encoder.max_length:
+        raise errors.UsageError(
+            'lm_seq_len_over_positions',
+            f'--seq_len={length}: the encoder has {encoder.max_length} '
+            'positions; lower it',
+        )
+    return length, memory_length
 
 
 def score_text(choices: LmChoices) -> dict[str, Any]:
@@ -354,22 +384,7 @@ def score_text(choices: LmChoices) -> dict[str, Any]:
     model, tokenizer = loaded.model, loaded.tokenizer
     row = next_token_row(loaded, choices.init)
     config, encoder = loaded.config, model.encoder
-    memory_length = choices.memory_length
-    if memory_length is None:
-        memory_length = config.memory_length or 0
-    elif memory_length and not encoder.has_memory:
-        raise errors.UsageError(
-            'lm_encoder_without_memory',
-            f'--memory_length={memory_length}: the encoder '
-            f'{config.encoder.name} has no memory; leave it out',
-        )
-    length = choices.seq_len or config.max_length
-    if 'positions' in encoder.input_fields and length > encoder.max_length:
-        raise errors.UsageError(
-            'lm_seq_len_over_positions',
-            f'--seq_len={length}: the encoder has {encoder.max_length} '
-            'positions; lower it',
-        )
+    length, memory_length = lengths_of(choices, loaded)
     read, part, what = part_of(corpus, config, choices.init, choices.heldout)
     print(f'scored: {what}', flush=True)
     documents = Counted(
@@ -384,9 +399,14 @@ def score_text(choices: LmChoices) -> dict[str, Any]:
             pathlib.Path(folder) / 'text', documents, tokenizer
         )
         nats, tokens = score(
-            model, row, tokenizer.specials, text, length, memory_length,
-            choices.batch_size,
-        )  # fmt: skip
+            model,
+            row,
+            specials=tokenizer.specials,
+            store=text,
+            length=length,
+            memory_length=memory_length,
+            batch_size=choices.batch_size,
+        )
         unknown = int(text.counts[tokenizer.unk_id])
     characters = None if tokenizer.lower_case else documents.characters
     record = {

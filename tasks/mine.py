@@ -52,8 +52,8 @@ RULES = ('own', 'skipped', 'margin')
 class MineChoices:
     """Choices of the command."""
 
-    init: str | None = flag(
-        None, 'The workdir whose vectors search.', model=True)
+    init: str = flag(
+        '', 'The workdir whose vectors search.', model=True)
     pairs: str | None = flag(None, 'GLOB of pairs, as of infoword_tf.train.')
     pair_columns: tuple[str, ...] = flag(
         (), 'Names of the columns a and b; by default as infoword_tf.train '
@@ -86,7 +86,7 @@ class MineChoices:
     precision: str = again(
         DeviceChoices, 'precision', 'float32',
         help=f'Precision of --init; {AUTO}')
-    workdir: str | None = flag(None, 'Where pairs.csv and metrics.json go.')
+    workdir: str = flag('', 'Where pairs.csv and metrics.json go.')
 
 
 class JudgedPairs(NamedTuple):
@@ -94,7 +94,7 @@ class JudgedPairs(NamedTuple):
 
     Attributes:
         firsts, seconds: a and b of each.
-        belongs: by a, what is no negative of it, as `same` returns it.
+        belongs: texts that are no negatives, by a, as `same` returns them.
         more: further candidates.
     """
 
@@ -109,7 +109,7 @@ class Mined(NamedTuple):
 
     Attributes:
         negatives: numbers of texts.
-        lost: by rule, how many texts it excluded.
+        lost: number of texts that each rule excluded.
     """
 
     negatives: list[int]
@@ -132,9 +132,9 @@ def select(
 
     Args:
         texts: numbers of texts, best first; -1 where there are no more.
-        scores: of each.
+        scores: scores of these texts.
         positive: the lowest score of a b.
-        excluded: which texts are a or one of its b.
+        excluded: texts that are a or one of its b.
         choices: the rules.
     """
     # Of |positive|, so that the limit is below a negative score, too.
@@ -194,7 +194,9 @@ def search(
             yield known[begin : begin + BLOCK]
         for begin in range(len(known), len(texts), BLOCK):
             rest = texts[begin : begin + BLOCK]
-            yield encode(loaded, rest, 'passage', choices, False)
+            yield encode(
+                loaded, rest, role='passage', choices=choices, progress=False
+            )
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         begin = 0
@@ -246,10 +248,17 @@ def rated(loaded: 'Loaded', first: list[str], second: list[str]) -> np.ndarray:
     return loaded.classify(first, second)[:, -1]
 
 
-def read_pairs(choices: MineChoices) -> JudgedPairs:
+def read(choices: MineChoices) -> JudgedPairs:
+    """Reads --data_dir, or --pairs and --corpus; errors as of `run`."""
+    if choices.data_dir is not None:
+        return read_folder(choices, pathlib.Path(choices.data_dir))
+    return read_pairs(choices, choices.pairs or '')
+
+
+def read_pairs(choices: MineChoices, pairs: str) -> JudgedPairs:
     """Reads --pairs and --corpus; errors as of `run`."""
     parts, notes = text_pairs.read_pairs(
-        choices.pairs, choices.pair_columns, choices.pair_delimiter
+        pairs, choices.pair_columns, choices.pair_delimiter
     )
     print('\n'.join(notes), flush=True)
     firsts = [a for part in parts for a in part.texts[0]]
@@ -265,9 +274,9 @@ def read_pairs(choices: MineChoices) -> JudgedPairs:
     return JudgedPairs(firsts, seconds, belongs, more)
 
 
-def read_folder(choices: MineChoices) -> JudgedPairs:
+def read_folder(choices: MineChoices, folder: pathlib.Path) -> JudgedPairs:
     """Reads the judgements of --data_dir; errors as of `beir_task`."""
-    task = retrieval.beir_task(pathlib.Path(choices.data_dir), choices.split)
+    task = retrieval.beir_task(folder, choices.split)
     texts = dict(task.documents())
     firsts: list[str] = []
     seconds: list[str] = []
@@ -326,7 +335,6 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         FileNotFoundError, UsageError, ValueError: what is wrong with a choice.
     """
     workdir = check(choices, chosen)
-    read = read_folder if choices.data_dir else read_pairs
     firsts, seconds, belongs, more = read(choices)
     text_of, query_of = _numbered(seconds), _numbered(firsts)
     known, queries = list(text_of), list(query_of)
@@ -343,7 +351,12 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     vectors = encode(loaded, queries, 'query', choices)
     known_vectors = encode(loaded, known, 'passage', choices)
     scores, results = search(
-        loaded, vectors, known_vectors, texts, min(most, len(texts)), choices
+        loaded,
+        vectors,
+        known=known_vectors,
+        texts=texts,
+        most=min(most, len(texts)),
+        choices=choices,
     )
     if choices.rescore:
         judge = infoword_tf.load(choices.rescore)
@@ -360,25 +373,23 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             vectors[[query_of[a] for a in firsts]],
             known_vectors[[text_of[b] for b in seconds]],
         )
-    positives: dict[str, float] = {}  # the lowest score of a b
-    for a, score in zip(firsts, pair_scores.tolist(), strict=True):
-        positives[a] = min(positives.get(a, np.inf), score)
+    positives = lowest_of(firsts, pair_scores)
     mined = {}
     for a, numbers, ratings in zip(
         queries, results.tolist(), scores.tolist(), strict=True
     ):
         excluded = [n >= 0 and same(texts[n]) in belongs[a] for n in numbers]
-        mined[a] = select(numbers, ratings, positives[a], excluded, choices)
+        mined[a] = select(
+            numbers,
+            ratings,
+            positive=positives[a],
+            excluded=excluded,
+            choices=choices,
+        )
     workdir.mkdir(parents=True, exist_ok=True)
-    with files.written(workdir / 'pairs.csv') as partial:
-        with open(partial, 'w', newline='', encoding='utf-8') as file:
-            writer = csv.writer(file)
-            names = [f'negative_{i + 1}' for i in range(choices.negatives)]
-            writer.writerow(['a', 'b', *names])
-            for a, b in zip(firsts, seconds, strict=True):
-                cells = [texts[i] for i in mined[a].negatives]
-                cells += [''] * (choices.negatives - len(cells))
-                writer.writerow([a, b, *cells])
+    negatives = {a: [texts[i] for i in of.negatives] for a, of in mined.items()}
+    pairs = zip(firsts, seconds, strict=True)
+    write_pairs(workdir / 'pairs.csv', pairs, negatives, choices.negatives)
     counts = collections.Counter(len(m.negatives) for m in mined.values())
     record = {
         'pairs': len(firsts),
@@ -390,15 +401,52 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             for rule in RULES
         },
     }
-    if few := len(queries) - counts[choices.negatives]:
+    tell_few(len(queries) - counts[choices.negatives], len(queries), choices)
+    commands.record(workdir, record)
+    return record
+
+
+def tell_few(few: int, count: int, choices: MineChoices) -> None:
+    """Prints how many of so many texts lack negatives, if any, and advises."""
+    if few:
         print(
-            f'{few:,} of {len(queries):,} texts have fewer than '
+            f'{few:,} of {count:,} texts have fewer than '
             f'{choices.negatives} negatives; raise --window (now '
             f'{choices.window}), or lower --relative_margin '
             f'({choices.relative_margin:g})'
         )
-    commands.record(workdir, record)
-    return record
+
+
+def write_pairs(
+    path: pathlib.Path,
+    pairs: Iterable[tuple[str, str]],
+    negatives: Mapping[str, Sequence[str]],
+    count: int,
+) -> None:
+    """Writes a table of a, b and `count` columns of negatives, atomically.
+
+    Args:
+        path: file of the table.
+        pairs: a and b of each row.
+        negatives: texts by a, `count` at most.
+        count: number of columns.
+    """
+    names = [f'negative_{i + 1}' for i in range(count)]
+    with files.written(path) as partial:
+        with open(partial, 'w', newline='', encoding='utf-8') as file:
+            writer = csv.writer(file)
+            writer.writerow(['a', 'b', *names])
+            for a, b in pairs:
+                empty = [''] * (count - len(negatives[a]))
+                writer.writerow([a, b, *negatives[a], *empty])
+
+
+def lowest_of(firsts: Iterable[str], scores: np.ndarray) -> dict[str, float]:
+    """Returns the lowest score of a b, by a."""
+    lowest: dict[str, float] = {}
+    for a, score in zip(firsts, scores.tolist(), strict=True):
+        lowest[a] = min(lowest.get(a, np.inf), score)
+    return lowest
 
 
 def _numbered(texts: Iterable[str]) -> dict[str, int]:

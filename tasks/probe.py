@@ -36,7 +36,8 @@ from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.data import labelling, tables
 from infoword_tf.data.labelling import TableExamples
 from infoword_tf.evaluation import measures, models
-from tasks import retrieval
+
+from . import retrieval
 
 OUTER, INNER = 10, 5  # folds that score without --dev, and that choose C
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # C, the inverse of the penalty
@@ -53,8 +54,8 @@ Split = tuple[np.ndarray, np.ndarray]
 class ProbeChoices(retrieval.VectorChoices):
     """Choices of the command."""
 
-    train: str | None = flag(
-        None, 'A table to train on, or a folder in the layout of MR or TREC.')
+    train: str = flag(
+        '', 'A table to train on, or a folder in the layout of MR or TREC.')
     dev: str | None = flag(
         None, 'A table to score; by default --train is cross-validated.')
     delimiter: str | None = again(
@@ -177,18 +178,24 @@ def _examples(
         raise errors.InputError('probe_no_texts', f'{path} has no texts')
     lines, labels, texts = zip(*examples, strict=True)
     return TableExamples(
-        list(texts), None, list(labels), None, str(path), np.array(lines)
+        first=list(texts),
+        second=None,
+        labels=list(labels),
+        scores=None,
+        where=str(path),
+        lines=np.array(lines),
     )
 
 
 def _check_folds(table: TableExamples, folds: int) -> None:
     """Raises ValueError if a class has fewer texts than folds."""
-    names, counts = np.unique(table.labels, return_counts=True)
+    labels = np.array(table.labels)
+    names, counts = np.unique(labels, return_counts=True)
     least = counts.argmin()
     if counts[least] < folds:
         raise errors.InputError(
             'fewer_than_folds',
-            f'{table.where}: {counts[least]} of {len(table.labels):,} rows are '
+            f'{table.where}: {counts[least]} of {len(labels):,} rows are '
             f'labelled {str(names[least])!r}; {folds}-fold cross-validation '
             f'needs {folds} of each label',
         )
@@ -255,7 +262,8 @@ def measure(
     """
     true = targets[probed.texts]
     share = measures.accuracy(probed.predictions, true)
-    commonest = np.bincount(targets[:train_count]).argmax()
+    counts = np.bincount(targets[:train_count])
+    commonest = np.full_like(true, counts.argmax())
     error = np.sqrt(share * (1 - share) / len(true))
     return {
         'accuracy': round(100 * share, 2),

@@ -60,7 +60,7 @@ from infoword_tf.evaluation.retrieval import (
     measure,
     tune,
 )
-from infoword_tf.evaluation.stages import Costs, Rate, by_pairs
+from infoword_tf.evaluation.stages import Costs, Rate, StageChoices, by_pairs
 from infoword_tf.evaluation.trec import read_run, write_run
 from infoword_tf.evaluation.vectors import (
     digest,
@@ -71,8 +71,6 @@ if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
 
 RUN = 'run.trec'  # in the workdir
-BM25 = 'bm25'
-RERANKED = 100  # documents of a query that a later stage compares
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +83,7 @@ class VectorChoices:
     dims: int | None = flag(
         None, 'How many of the first numbers of a vector are used; by default '
         'all.', at_least=1)
-    workdir: str | None = flag(None, 'Where metrics.json goes.')
+    workdir: str = flag('', 'Where metrics.json goes.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,18 +108,14 @@ class RetrievalChoices(VectorChoices):
     queries: str | None = flag(
         None, 'A file like queries.jsonl of --data_dir, with the same ids and '
         'other texts: translations, say.')
-    critic: str | None = flag(
-        None, 'What compares a query with a document; by default what the '
-        'model was trained with.', choices=tuple(CRITICS))
+    critic: str | None = again(StageChoices, 'critic', None)
     first: str | None = flag(
         None, 'What finds the documents that the model compares: bm25, a '
         'workdir or an export; by default all are compared.')
     rerank: str | None = flag(
         None, 'A workdir or an export that orders the best documents of the '
         'model anew.')
-    rerank_top: int | None = flag(
-        None, 'How many documents of a query go from stage to stage.',
-        at_least=1, shown=RERANKED)
+    rerank_top: int | None = again(StageChoices, 'rerank_top', None)
     costs: bool = flag(
         False, 'Measure time and bytes, too: milliseconds of a single query, '
         'bytes of a document, seconds to encode 1,000 documents.')
@@ -174,17 +168,22 @@ def check_source(choices: VectorChoices, *of_init: str) -> pathlib.Path:
 
 
 def for_tuning(
-    choices: RetrievalChoices, task: RetrievalTask
+    choices: RetrievalChoices, task: RetrievalTask, tuned: str
 ) -> tuple[RetrievalTask, RetrievalTask]:
     """Returns the task to measure, and the task that chooses a share of words.
+
+    Args:
+        choices: choices of --data_dir.
+        task: all queries.
+        tuned: value of --tune, a split or a number of queries.
 
     Raises:
         FileNotFoundError, ValueError: no such split, or no query is left for
             either.
     """
     size = len(task.queries)
-    if choices.tune.isdecimal():
-        count = int(choices.tune)
+    if tuned.isdecimal():
+        count = int(tuned)
         if not 0 < count < size:
             raise errors.InputError(
                 'tune_number',
@@ -194,14 +193,14 @@ def for_tuning(
         places = [number * size // count for number in range(count)]
         rest = sorted({*range(size)} - {*places})
         return task.part(rest), task.part(places)
-    other = read_split(choices, choices.tune)
+    other = read_split(choices, tuned)
     measured = {*task.query_ids}
     names = enumerate(other.query_ids)
     places = [place for place, name in names if name not in measured]
     if not places:
         raise errors.InputError(
             'tune_on_measured',
-            f'--tune={choices.tune}: all its queries are measured; name '
+            f'--tune={tuned}: all its queries are measured; name '
             'another split, or how many queries choose, such as --tune=50',
         )
     return task, other.part(places)
@@ -295,12 +294,12 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
         if getattr(choices, other) is None:
             why = f'{{}} is for --{other}; leave it out'
             commands.refuse(chosen, names, why)
-    check_stages(choices.first, choices.rerank, choices.rerank_top)
-    splits = choices.data_dir is not None or choices.tune is None
-    if not (splits or choices.tune.isdecimal()):
+    stages.check_stages(choices.first, choices.rerank, choices.rerank_top)
+    tuned = choices.tune
+    if not (choices.data_dir or tuned is None or tuned.isdecimal()):
         raise errors.UsageError(
             'tune_without_split',
-            f'--tune={choices.tune}: --corpus has no splits; name how many '
+            f'--tune={tuned}: --corpus has no splits; name how many '
             'queries choose, such as --tune=50',
         )
     return workdir
@@ -314,28 +313,10 @@ def check_model(folder: pathlib.Path) -> None:
         Config.read(workdir_of(folder))
 
 
-def check_stages(
-    first: str | None, rerank: str | None, rerank_top: int | None
-) -> None:
-    """Raises UsageError if a stage is no folder, or --rerank_top has none."""
-    for name, path in ('first', first), ('rerank', rerank):
-        is_bm25 = name == 'first' and path == BM25
-        if path is not None and not (is_bm25 or pathlib.Path(path).is_dir()):
-            raise errors.UsageError(
-                'stage_of_no_model',
-                f'--{name}={path}: there is no such workdir or export',
-            )
-    if rerank_top is not None and first is None and rerank is None:
-        raise errors.UsageError(
-            'rerank_top_without_stage',
-            '--rerank_top is for --first and --rerank; leave it out',
-        )
-
-
 def read_split(choices: RetrievalChoices, split: str) -> RetrievalTask:
     """Reads a split of --data_dir, with --queries."""
     queries = pathlib.Path(choices.queries) if choices.queries else None
-    return beir_task(pathlib.Path(choices.data_dir), split, queries)
+    return beir_task(pathlib.Path(choices.data_dir or ''), split, queries)
 
 
 @commands.takes(RetrievalChoices)
@@ -350,11 +331,13 @@ def run(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         ranked, counts = read_run(pathlib.Path(choices.run), task)
         notes = [NOTES[name].format(n) for name, n in counts.items() if n]
         source = {'run_file': choices.run, **counts}
-        return finish(workdir, task, {'run': ranked}, source, notes)
+        return finish(
+            workdir, task, results={'run': ranked}, source=source, notes=notes
+        )
 
     tuning = task.part(())
     if choices.tune is not None:
-        task, tuning = for_tuning(choices, task)
+        task, tuning = for_tuning(choices, task, choices.tune)
     bm25.library()  # complains before the documents are encoded
     with contextlib.ExitStack() as held:
         if choices.vectors is not None:
@@ -378,18 +361,18 @@ def run(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     odd = write_run(workdir / RUN, task, results[last])
     if odd is not None:
         notes.append(NOTES['odd_id'].format(odd))
-    return finish(workdir, task, results, source, notes)
+    return finish(workdir, task, results=results, source=source, notes=notes)
 
 
 class Stage(NamedTuple):
     """A model that compares queries with documents.
 
     Attributes:
-        critic: in CRITICS.
-        encode, similarity: of critics that encode each text by itself.
-        rate: of critics of pairs.
+        critic: name in CRITICS.
+        encode, similarity: functions of critics that encode each text alone.
+        rate: function of critics of pairs, which have no `encode`.
         source: its files, arguments of `digest`.
-        key: what else its vectors depend on.
+        key: choices that its vectors depend on.
     """
 
     critic: str
@@ -413,7 +396,14 @@ def stage_of_export(choices: RetrievalChoices, folder: pathlib.Path) -> Stage:
         folder, choices.batch_size, choices.dims, critic=critic
     )
     key = _key(choices, critic)
-    return Stage(critic, encode, similarity, None, [folder], key)
+    return Stage(
+        critic=critic,
+        encode=encode,
+        similarity=similarity,
+        rate=None,
+        source=[folder],
+        key=key,
+    )
 
 
 def _key(choices: RetrievalChoices, critic: str) -> dict[str, Any]:
@@ -438,14 +428,102 @@ def stage_of(
             loaded.score_pairs, batch_size=choices.batch_size
         )
         return Stage(critic, None, '', rate)
-    settings = {'batch_size': choices.batch_size, 'progress': False}
+    settings: dict[str, Any] = {
+        'batch_size': choices.batch_size,
+        'progress': False,
+    }
     if choices.dims is not None:
         models.check_dims(choices.dims, kind.width_in(loaded))
     if kind.has_dims:
         settings['dims'] = choices.dims
     encode = models.encoder_of(loaded, critic, **settings)
     key = key | _key(choices, critic)
-    return Stage(critic, encode, config.similarity, None, source, key)
+    return Stage(
+        critic=critic,
+        encode=encode,
+        similarity=config.similarity,
+        rate=None,
+        source=source,
+        key=key,
+    )
+
+
+def opened(choices: RetrievalChoices, path: str) -> tuple[Any, Stage]:
+    """Opens a workdir, or an export; returns the loaded model of the first."""
+    folder = pathlib.Path(path)
+    if (folder / 'saved_model.pb').is_file():
+        return None, stage_of_export(choices, folder)
+    import infoword_tf
+    from infoword_tf.training import precision
+
+    dtype = choices.precision
+    if dtype == 'auto':
+        dtype = precision.faster()
+    loaded = infoword_tf.load(path, dtype)
+    names = FILE, WEIGHTS, loaded.tokenizer.file
+    source = folder, [folder / name for name in names]
+    return loaded, stage_of(choices, loaded, source, precision=dtype)
+
+
+def search_by(
+    choices: RetrievalChoices,
+    task: RetrievalTask,
+    costs: dict[str, Costs],
+    name: str,
+    stage: Stage,
+    before: Rankings | None = None,
+) -> Rankings:
+    """Searches with a stage.
+
+    Args:
+        choices: choices of the command.
+        task: queries and documents.
+        costs: result, what each stage takes, by name.
+        name: name in LABELS.
+        stage: model that compares.
+        before: results of the stage before; None: there is none.
+    """
+    top = choices.rerank_top or stages.RERANKED
+    chosen = None if before is None else candidates(task, before, top)
+    timed = choices.costs and name in ('first_stage', 'model', 'reranked')
+    taken = Costs(len(task.queries) if timed else 0)
+    if stage.encode is None:
+        if chosen is None or stage.rate is None:
+            raise errors.UsageError(
+                'cross_without_candidates',
+                f'{LABELS[name]} rates pairs, and cannot search all '
+                'documents: give --first=bm25 or another model, or name '
+                'it with --rerank',
+            )
+        ranked = by_pairs(
+            task,
+            stage.rate,
+            candidates=chosen,
+            label=LABELS[name],
+            costs=taken,
+        )
+    else:
+        store = None
+        if stage.source and choices.vectors is not None:
+            store = stages.open_vectors(
+                pathlib.Path(choices.vectors),
+                name if name == 'untrained' else 'model',
+                task,
+                weights=digest(*stage.source),
+                **stage.key,
+            )
+        ranked = stages.by_vectors(
+            task,
+            stage.encode,
+            similarity=stage.similarity,
+            label=LABELS[name],
+            store=store,
+            chosen=chosen,
+            costs=taken,
+        )
+    if timed:
+        costs[name] = taken
+    return ranked
 
 
 def search_all(
@@ -456,66 +534,16 @@ def search_all(
     Returns:
         Results, and with --costs what each stage takes.
     """
-    import infoword_tf
-
     results: dict[str, Rankings] = {}
     costs: dict[str, Costs] = {}
-    top = choices.rerank_top or RERANKED
-
-    def search(
-        name: str, stage: Stage, before: Rankings | None = None
-    ) -> Rankings:
-        chosen = None if before is None else candidates(task, before, top)
-        timed = choices.costs and name in (
-            'first_stage', 'model', 'reranked'
-        )
-        taken = Costs(len(task.queries) if timed else 0)
-        if CRITICS[stage.critic].of_pairs:
-            if chosen is None:
-                raise errors.UsageError(
-                    'cross_without_candidates',
-                    f'{LABELS[name]} rates pairs, and cannot search all '
-                    'documents: give --first=bm25 or another model, or name '
-                    'it with --rerank',
-                )
-            ranked = by_pairs(task, stage.rate, chosen, LABELS[name], taken)
-        else:
-            store = None
-            if stage.source and choices.vectors is not None:
-                store = stages.open_vectors(
-                    pathlib.Path(choices.vectors),
-                    name if name == 'untrained' else 'model', task,
-                    weights=digest(*stage.source), **stage.key,
-                )  # fmt: skip
-            ranked = stages.by_vectors(
-                task, stage.encode, stage.similarity, LABELS[name], store,
-                chosen, taken,
-            )  # fmt: skip
-        if timed:
-            costs[name] = taken
-        return ranked
-
-    def opened(choices: RetrievalChoices, path: str) -> tuple[Any, Stage]:
-        folder = pathlib.Path(path)
-        if (folder / 'saved_model.pb').is_file():
-            return None, stage_of_export(choices, folder)
-        from infoword_tf.training import precision
-
-        dtype = choices.precision
-        if dtype == 'auto':
-            dtype = precision.faster()
-        loaded = infoword_tf.load(path, dtype)
-        names = FILE, WEIGHTS, loaded.tokenizer.file
-        source = folder, [folder / name for name in names]
-        return loaded, stage_of(choices, loaded, source, precision=dtype)
-
+    search = functools.partial(search_by, choices, task, costs)
     for path in (choices.first, choices.rerank):
-        if path not in (None, BM25):
+        if path not in (None, stages.BM25):
             check_model(pathlib.Path(path))  # before anything is encoded
     words_costs = Costs(len(task.queries) if choices.costs else 0)
     words = before = None
     others = dataclasses.replace(choices, dims=None, critic=None)
-    if choices.first == BM25:
+    if choices.first == stages.BM25:
         before = words = stages.by_words(task, words_costs)
     elif choices.first is not None:
         _, stage = opened(others, choices.first)
@@ -528,7 +556,9 @@ def search_all(
         if choices.model is None:
             results['model'] = search('model', stage, before)
         if choices.baselines:
-            results |= _baselines(choices, loaded, stage, before, search)
+            results |= _baselines(
+                choices, loaded, stage=stage, before=before, search=search
+            )
     if choices.rerank is not None:
         _, stage = opened(others, choices.rerank)
         results['reranked'] = search('reranked', stage, results['model'])
@@ -553,10 +583,10 @@ def _baselines(
     """Searches with the untrained encoder, and with means of embeddings.
 
     Args:
-        choices: of the command.
+        choices: choices of the command.
         loaded, stage: --init.
         before: results of --first.
-        search: with a name of LABELS and a stage, perhaps after `before`.
+        search: function of a name in LABELS, a stage and perhaps `before`.
     """
     seed = choices.seed
     if seed is None:
@@ -580,7 +610,7 @@ def with_tuned(
     """Chooses the share of words on the last queries.
 
     Args:
-        results: as of `search_all`, of the queries to measure, then of
+        results: results of `search_all`, of the queries to measure, then of
             `tuning`.
         tuning: the queries that choose.
 

@@ -32,14 +32,16 @@ from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
 from infoword_tf.evaluation.commonest import Commonest, of_answers
 from infoword_tf.training.begin import refuse_unknown_rows
-from tasks import finetune, squad_scores
-from tasks.task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit
+
+from . import finetune, squad_scores
+from .task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
     from infoword_tf.inference.loaded import Loaded
-    from tasks.squad_answers import Predictions
-    from tasks.squad_data import Features, Questions
+
+    from .squad_answers import Predictions
+    from .squad_data import Features, Questions
 
 NAME = 'squad'
 # Of an answer that reads no question: words from where the context begins.
@@ -51,11 +53,11 @@ SEQ_LEN = 384  # as the epochs, of Devlin et al. 2019, §4.2, and its code
 class SquadChoices(finetune.FinetuneChoices):
     """Choices of the command."""
 
-    train: str | None = flag(
-        None, 'A SQuAD file to train on; or .jsonl, .parquet or .arrow with a '
+    train: str = flag(
+        '', 'A SQuAD file to train on; or .jsonl, .parquet or .arrow with a '
         'question a row.')
-    dev: str | None = flag(
-        None, 'A SQuAD file on which the weights are selected.')
+    dev: str = flag(
+        '', 'A SQuAD file on which the weights are selected.')
     version2: bool = flag(False, 'Questions may have no answer.')
     dev_examples: int | None = flag(
         None, 'Evaluate on this many questions of --dev only.', at_least=1)
@@ -105,8 +107,8 @@ def commonest_of(questions: 'Questions', version2: bool) -> Commonest:
     }
     scores = {}
     for answer, size in answers.items():
-        texts = (' '.join(first[:size]) for first in words)
-        texts = dict(zip(golds, texts, strict=True))
+        begins = (' '.join(first[:size]) for first in words)
+        texts = dict(zip(golds, begins, strict=True))
         f1 = squad_scores.raw_scores(golds, texts).f1
         scores[answer] = 100 * np.array(list(f1.values()))
     return of_answers(scores)
@@ -119,7 +121,8 @@ def measure_of(
 
     def measure(predictions: dict[str, np.ndarray], view: Any) -> dict:
         from infoword_tf.views.examples import by_example
-        from tasks import squad_answers
+
+        from . import squad_answers
 
         of_tokens = {'last'} if 'starts' in predictions else {'first', 'last'}
         scores = {
@@ -142,7 +145,8 @@ def measure_of(
 def answered(loaded: 'Loaded', questions: 'Questions') -> 'Predictions':
     """Answers questions with a workdir."""
     from infoword_tf.inference.reader import Answer
-    from tasks.squad_answers import Predictions
+
+    from .squad_answers import Predictions
 
     contexts = questions.contexts
     replies = loaded.answer(
@@ -167,7 +171,11 @@ def answered(loaded: 'Loaded', questions: 'Questions') -> 'Predictions':
             if best:
                 rest = max(0.0, 1 - sum(a.probability for a in best))
                 score = best[0].score + reply.null_odds
-                best.append(Answer('', rest, score, -1, -1))
+                best.append(
+                    Answer(
+                        text='', probability=rest, score=score, begin=-1, end=-1
+                    )
+                )
         predictions.best[name] = sorted(best, key=lambda answer: -answer.score)
     return predictions
 
@@ -206,7 +214,7 @@ class Squad(Task):
             if not path.is_file():  # before TensorFlow is imported
                 raise FileNotFoundError(f'{path}: there is no such file')
 
-        from tasks import squad_data
+        from . import squad_data
 
         train, dev = (squad_data.read(x, choices.version2) for x in paths)
         splits = {TRAIN: train, HELDOUT: dev.subset(choices.dev_examples)}
@@ -221,7 +229,7 @@ class Squad(Task):
         self, loaded: 'Loaded', settings: Mapping[str, Any], length: int
     ) -> dict[str, TaskSplit]:
         """Formats windows over the contexts as inputs of a model."""
-        from tasks import squad_data
+        from . import squad_data
 
         windows = {}
         for split in SPLITS:
@@ -236,15 +244,17 @@ class Squad(Task):
             )
             print('\n'.join(notes), flush=True)
             windows[split] = TaskSplit(
-                examples,
-                [examples.targets['span'], examples.candidates['span']],
-                where,
-                len(questions.ids),
-                (questions.contexts, None),
-                measure_of(
+                examples=examples,
+                labels=[examples.targets['span'], examples.candidates['span']],
+                where=where,
+                size=len(questions.ids),
+                texts=(questions.contexts, None),
+                measure=measure_of(
                     questions, features, self.version2, settings['longest']
                 ),
-                functools.partial(commonest_of, questions, self.version2),
+                commonest=functools.partial(
+                    commonest_of, questions, self.version2
+                ),
             )
         return windows
 
@@ -254,7 +264,8 @@ class Squad(Task):
         The null threshold goes to the workdir, the predictions to `out`.
         """
         import infoword_tf
-        from tasks import squad_answers
+
+        from . import squad_answers
 
         questions = self.splits[HELDOUT]
         predictions = answered(infoword_tf.load(workdir), questions)

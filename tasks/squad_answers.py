@@ -19,7 +19,8 @@ from infoword_tf.inference import answers as decoding
 from infoword_tf.inference.answers import AMONG, SPANS, SURE, BestSpans
 from infoword_tf.inference.reader import Answer
 from infoword_tf.objectives.infonce import NEVER
-from tasks.squad_data import Features, Questions
+
+from .squad_data import Features, Questions
 
 PREDICTIONS, BEST, ODDS = 'predictions.json', 'nbest.json', 'null_odds.json'
 _WINDOWS = 256  # at once
@@ -47,8 +48,8 @@ def spans(
 
     Args:
         features: the windows.
-        predictions: by the names of `objectives.span.BestSpans.spans`, of
-            tokens [P, ...], of windows [n, ...].
+        predictions: arrays of tokens [P, ...] or of windows [n, ...], by the
+            names of `objectives.span.BestSpans.spans`.
         longest: tokens of a span.
         count: S.
     """
@@ -85,7 +86,7 @@ class Predictions(NamedTuple):
     Attributes:
         best: the best answers, with '' if a question may have no answer.
         texts: the best answer that is not '', or ''.
-        null_odds: how much more "no answer" scores than the best answer, nats;
+        null_odds: score of "no answer" minus that of the best answer, in nats;
             empty if every question has an answer.
     """
 
@@ -112,11 +113,11 @@ def answers(
     """Finds the best answers of all questions.
 
     Args:
-        questions, features: of the file, and windows of the questions.
-        spans: of the windows.
+        questions, features: questions of the file, and windows of them.
+        spans: best spans of the windows.
         nowhere: [n] float32, scores of "no answer"; None: every question has
             an answer.
-        among: as in `inference.answers.answers`.
+        among: argument of `inference.answers.answers`.
     """
     numbers = features.questions.astype(np.int64)
     token = features.begins[questions.context[numbers]] + features.firsts
@@ -127,11 +128,15 @@ def answers(
         for i, x in enumerate(spans[1:])
     )
     contexts = [questions.contexts.raw(i) for i in questions.context]
-    best = decoding.answers(
-        tf.constant(contexts, tf.string), numbers, spans.scores, begins, ends,
+    decoded = decoding.answers(
+        tf.constant(contexts, tf.string),
+        numbers,
+        scores=spans.scores,
+        begins=begins,
+        ends=ends,
         among=among,
-    )  # fmt: skip
-    best = [x.numpy().tolist() for x in best[1:]]
+    )
+    best = (x.numpy().tolist() for x in decoded[1:])
     lowest = None
     if nowhere is not None:
         lowest = decoding.lowest(nowhere, numbers, len(contexts)).numpy()
@@ -139,9 +144,9 @@ def answers(
     for number, (scores, firsts, lasts) in enumerate(zip(*best, strict=True)):
         name = questions.ids[number]
         candidates = [
-            (questions.contexts.cut(questions.context[number], *places),
-             score, *places)
-            for score, *places in zip(scores, firsts, lasts, strict=True)
+            (questions.contexts.cut(questions.context[number], first, end),
+             score, first, end)
+            for score, first, end in zip(scores, firsts, lasts, strict=True)
             if score > NEVER / 2
         ]  # fmt: skip
         predictions.texts[name] = candidates[0][0] if candidates else ''
@@ -151,7 +156,9 @@ def answers(
                 none - candidates[0][1] if candidates else SURE
             )
             if none < SURE:
-                candidates.append(('', none, *[decoding.NOWHERE] * 2))
+                candidates.append(
+                    ('', none, decoding.NOWHERE, decoding.NOWHERE)
+                )
         predictions.best[name] = _with_probabilities(candidates)
     return predictions
 
@@ -163,8 +170,14 @@ def _with_probabilities(
     best = sorted(candidates, key=lambda candidate: -candidate[1])
     shares = np.exp([score - best[0][1] for _, score, *_ in best])
     return [
-        Answer(text, float(share / shares.sum()), score, *places)
-        for (text, score, *places), share in zip(best, shares, strict=True)
+        Answer(
+            text=text,
+            probability=float(share / shares.sum()),
+            score=score,
+            begin=begin,
+            end=end,
+        )
+        for (text, score, begin, end), share in zip(best, shares, strict=True)
     ]
 
 

@@ -15,7 +15,7 @@ import itertools
 import json
 import operator
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -114,7 +114,7 @@ class Questions:
     """The content of a SQuAD file.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         contexts, ids, texts: C contexts; ids and texts of Q questions.
         context: [Q] int32, number of the context of each question.
         answers: [Q, 2] int64, begin and end of an answer in the bytes of the
@@ -212,15 +212,15 @@ def read(path: pathlib.Path, version2: bool = False) -> Questions:
             f'their context should have them; the first: {lost[0]}'
         )
     return Questions(
-        path,
-        Strings.of(contexts),
-        Strings.of(ids),
-        Strings.of(texts),
-        np.array(context, np.int32),
-        np.array(answers, np.int64),
-        Strings.of(golds),
-        np.array(gold_begins),
-        tuple(notes),
+        path=path,
+        contexts=Strings.of(contexts),
+        ids=Strings.of(ids),
+        texts=Strings.of(texts),
+        context=np.array(context, np.int32),
+        answers=np.array(answers, np.int64),
+        golds=Strings.of(golds),
+        gold_begins=np.array(gold_begins),
+        notes=tuple(notes),
     )
 
 
@@ -367,8 +367,8 @@ def features(
     of an UNKNOWN answer.
 
     Args:
-        questions: of a file.
-        template: of the model's inputs.
+        questions: questions of a file.
+        template: template of the model's inputs.
         max_length: T, of question and context together.
         training: whether the windows are to be trained on.
         **changes: settings of the row that differ from the defaults.
@@ -386,67 +386,100 @@ def features(
     answers = _tokens_of(questions, offsets, begins)
     numbers = np.arange(len(questions.ids))
     lost = answers[:, 0] == UNKNOWN
-    empty = np.diff(begins)[questions.context] == 0
+    sizes = np.diff(begins)[questions.context]
     if training:
         numbers = numbers[~lost]
     chunks, truncated = [], 0
-    for chunk in np.array_split(
-        numbers, -(-len(numbers) // _STRINGS_A_CALL) or 1
-    ):
-        tokens = template.tokenizer.tokenize(
-            tf.constant([questions.texts.raw(i) for i in chunk], tf.string)
-        )
+    parts = -(-len(numbers) // _STRINGS_A_CALL) or 1
+    for chunk in np.array_split(numbers, parts):
+        texts = [questions.texts.raw(i) for i in chunk]
+        tokens = template.tokenizer.tokenize(tf.constant(texts, tf.string))
         truncated += int((tokens.row_lengths().numpy() > longest).sum())
         tokens = tokens[:, :longest]
         context = questions.context[chunk]
-        sizes = np.diff(begins)[context]
-        split = windows(
-            tf.constant(sizes), limit - tokens.row_lengths(), stride
-        )
-        most = most_context(split, tf.constant(sizes)).numpy()
-        split = ContextWindows(*(x.numpy() for x in split))
+        limits = limit - tokens.row_lengths()
+        split, most = _split(sizes[chunk], limits, stride)
+        if training:
+            split, most = _teaching(split, most, answers[chunk], null)
         question, *rest = _formatted(
-            split, most, tokens, ids, begins[context], answers[chunk],
-            template, null, training,
-        )  # fmt: skip
+            split,
+            most,
+            tokens=tokens,
+            ids=ids,
+            begins=begins[context],
+            answers=answers[chunk],
+            template=template,
+            null=null,
+        )
         chunks.append((chunk[question], *rest))
-    (
-        question, firsts, most, inputs, segments, lengths, places, targets,
-        candidates, known,
-    ) = map(np.concatenate, zip(*chunks, strict=True))  # fmt: skip
-    if not len(question):
+    question, firsts, most, *arrays = map(
+        np.concatenate, zip(*chunks, strict=True)
+    )
+    _check_any(len(question), questions.path)
+    tokenless = int((lost & (questions.answers[:, 0] != UNKNOWN)).sum())
+    counts = {
+        'have answers of which the tokenizer leaves nothing': tokenless,
+        'have a context without a token': int((sizes == 0).sum()),
+        f'are truncated to their first {longest} tokens': truncated,
+    }
+    return Features(
+        examples=_examples(*arrays),
+        questions=question.astype(np.int32),
+        firsts=firsts.astype(np.int32),
+        most=most,
+        offsets=offsets,
+        begins=begins,
+        notes=(*questions.notes, *_notes(questions, counts)),
+    )
+
+
+def _check_any(count: int, path: pathlib.Path) -> None:
+    """Raises InputError if no window is left."""
+    if not count:
         raise errors.InputError(
             'squad_no_window',
-            f'{questions.path}: no question is left; their contexts are empty, '
-            'or no answer stands where its context should have it',
+            f'{path}: no question is left; their contexts are empty, or no '
+            'answer stands where its context should have it',
         )
-    examples = Examples(
-        ids=inputs,
+
+
+def _notes(questions: Questions, counts: Mapping[str, int]) -> list[str]:
+    """Lists how many questions something is true of, if of any."""
+    total = f'of {len(questions.ids):,} questions'
+    return [
+        f'{questions.path}: {count:,} {total} {what}'
+        for what, count in counts.items()
+        if count
+    ]
+
+
+def _split(
+    sizes: np.ndarray, limits: tf.Tensor, stride: int
+) -> tuple[ContextWindows, np.ndarray]:
+    """Splits contexts of so many tokens; also tells which tokens count."""
+    split = windows(tf.constant(sizes), limits, stride)
+    most = most_context(split, tf.constant(sizes)).numpy()
+    return ContextWindows(*(x.numpy() for x in split)), most
+
+
+def _examples(
+    ids: np.ndarray,
+    segments: np.ndarray,
+    lengths: np.ndarray,
+    places: np.ndarray,
+    targets: np.ndarray,
+    candidates: np.ndarray,
+    known: np.ndarray,
+) -> Examples:
+    """Makes examples of the windows that `_formatted` returns."""
+    return Examples(
+        ids=ids,
         segments=segments,
         begins=np.concatenate([[0], np.cumsum(lengths)]),
         places=places,
         targets={'span': targets},
         candidates={'span': candidates},
         counts={'span': span.counts_of(targets[known], candidates[known])},
-    )
-    notes = list(questions.notes)
-    total = f'of {len(questions.ids):,} questions'
-    tokenless = int((lost & (questions.answers[:, 0] != UNKNOWN)).sum())
-    for count, what in (
-        (tokenless, 'have answers of which the tokenizer leaves nothing'),
-        (int(empty.sum()), 'have a context without a token'),
-        (truncated, f'are truncated to their first {longest} tokens'),
-    ):
-        if count:
-            notes.append(f'{questions.path}: {count:,} {total} {what}')
-    return Features(
-        examples,
-        question.astype(np.int32),
-        firsts.astype(np.int32),
-        most,
-        offsets,
-        begins,
-        tuple(notes),
     )
 
 
@@ -493,6 +526,34 @@ def _tokens_of(
     return places
 
 
+def _inside(
+    split: ContextWindows, answers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tells which windows hold the whole answer, and whose is UNKNOWN."""
+    answer = answers[split.contexts]
+    inside = (answer[:, 0] >= split.firsts) & (
+        answer[:, 1] < split.firsts + split.sizes
+    )
+    return inside, answer[:, 0] == UNKNOWN
+
+
+def _teaches(
+    split: ContextWindows, answers: np.ndarray, null: bool
+) -> np.ndarray:
+    """Tells of which windows a model can learn, bool."""
+    inside, unknown = _inside(split, answers)
+    return ~unknown if null else inside
+
+
+def _teaching(
+    split: ContextWindows, most: np.ndarray, answers: np.ndarray, null: bool
+) -> tuple[ContextWindows, np.ndarray]:
+    """Leaves out windows of which a model cannot learn."""
+    known = _teaches(split, answers, null)
+    most = most[np.repeat(known, split.sizes)]
+    return ContextWindows(*(x[known] for x in split)), most
+
+
 def _formatted(
     split: ContextWindows,
     most: np.ndarray,
@@ -502,28 +563,18 @@ def _formatted(
     answers: np.ndarray,
     template: Template,
     null: bool,
-    training: bool,
 ) -> tuple[np.ndarray, ...]:
     """Formats windows of questions as examples.
 
     `tokens`, `begins` and `answers` are by question, as `split.contexts`.
 
     Returns:
-        Of the windows that are not left out: question, first token, `most`,
-        ids, segments, lengths, places, targets, candidates and whether the
-        answer is a candidate.
+        Question, first token, `most`, ids, segments, lengths, places, targets,
+        candidates and whether the answer is a candidate.
     """
     layout, answer = template.layout, answers[split.contexts]
-    inside = (answer[:, 0] >= split.firsts) & (
-        answer[:, 1] < split.firsts + split.sizes
-    )
-    unknown = answer[:, 0] == UNKNOWN
-    known = ~unknown if null else inside
-    if training:
-        most = most[np.repeat(known, split.sizes)]
-        split = ContextWindows(*(x[known] for x in split))
-        answer, inside, unknown = answer[known], inside[known], unknown[known]
-        known = known[known]
+    inside, unknown = _inside(split, answers)
+    known = _teaches(split, answers, null)
     ends = np.cumsum(split.sizes)
     source = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
         begins[split.contexts] + split.firsts - (ends - split.sizes),

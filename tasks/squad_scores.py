@@ -87,15 +87,15 @@ def best_threshold(
     """Finds the best threshold for answering ''.
 
     Args:
-        golds, answers: as in `raw_scores`.
+        golds, answers: arguments of `raw_scores`.
         raw: 'exact' or 'f1' of `raw_scores`.
-        null_odds: by question, how much more '' scores than the answer.
+        null_odds: score of '' minus that of the answer, by question.
 
     Returns:
         The score in percent, and the odds above which the answer is ''; None
         if always.
     """
-    now = best = sum(not known for known in golds.values())
+    now = best = float(sum(not known for known in golds.values()))
     odds = None
     for question in sorted(null_odds, key=null_odds.__getitem__):
         if question not in raw:

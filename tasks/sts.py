@@ -28,9 +28,8 @@ With `--model` the vectors are those of an export.
 """
 
 import dataclasses
-import functools
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,34 +42,22 @@ from infoword_tf.evaluation.sts import (
     Encode,
     ScoredPairs,
     alignment,
-    correlation,
     read,
     read_sets,
     similarities,
     uniformity,
 )
-from tasks import retrieval
+
+from . import retrieval
 
 
 @dataclasses.dataclass(frozen=True)
 class StsChoices(retrieval.VectorChoices):
     """Choices of the command."""
 
-    data: str | None = flag(
-        None, 'A file of STS-B or SICK with scores, a folder of STS12 to '
+    data: str = flag(
+        '', 'A file of STS-B or SICK with scores, a folder of STS12 to '
         'STS16, or a folder of all of them.')
-
-
-def correlations(
-    path: str, similarity: str, encoders: Mapping[str, Encode]
-) -> dict[str, Any]:
-    """Returns Spearman's x 100 on a file for each encoder, for JSON."""
-    pairs = read(pathlib.Path(path))
-    return {
-        'data': pathlib.Path(path).name,
-        'pairs': len(pairs.scores),
-        **{k: correlation(pairs, v, similarity) for k, v in encoders.items()},
-    }
 
 
 def measure(pairs: ScoredPairs, similarity: np.ndarray) -> dict[str, Any]:
@@ -158,7 +145,10 @@ def run(choices: StsChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     encode, similarity = models.vectors_of(
         choices.init, choices.model, choices.dims
     )
-    embed = functools.partial(encode, role=None)
+
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        return encode([*texts], None)
+
     if pairs is not None:
         scores = measured(pairs, embed, similarity)
         show(scores)

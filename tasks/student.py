@@ -22,7 +22,8 @@ from infoword_tf import errors
 from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.objectives.embed import CLS, LAST_TOKEN, MEAN, POOLINGS
 from infoword_tf.text.layout import layout_of
-from tasks.teacher import Embedder
+
+from .teacher import Embedder
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
@@ -115,7 +116,7 @@ def fit_table(
     since it distinguishes no tokens. A token that does not occur gets 0.
 
     Args:
-        tokenizer: of V tokens.
+        tokenizer: tokenizer of V tokens.
         texts, vectors: n texts, and [n, W].
         weights: w, [V]; None: 1.
 
@@ -161,8 +162,8 @@ def lookup_of(
     Args:
         teacher: an embedding model.
         width: D of the student.
-        weighting: in WEIGHTINGS.
-        texts: to train on.
+        weighting: name in WEIGHTINGS.
+        texts: training texts.
         rows: that train the student, by name; their projections are
             initialized as the way back to the teacher's vectors.
         vocabulary: a tokenizer, and vectors [n, W] of the texts to fit a table
@@ -242,7 +243,7 @@ def with_vocabulary(
     from infoword_tf.workdir import Workdir
 
     config, old = loaded.config, loaded.model.variables
-    path = getattr(loaded.encoder.embedding_table, 'path', None)
+    path = getattr(loaded.encoder.embedding_table, 'path', '')
     if path not in old or not loaded.encoder.depth:
         raise errors.UsageError(
             'encoder_keeps_vocabulary',

@@ -31,15 +31,18 @@ import numpy as np
 
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
+from infoword_tf.evaluation.commonest import Commonest
 from infoword_tf.text import tags
 from infoword_tf.training.begin import refuse_unknown_rows
-from tasks import finetune, labels, tag_data, tag_scores
-from tasks.task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit, copy_best
+
+from . import finetune, labels, tag_data, tag_scores
+from .task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit, copy_best
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
     from infoword_tf.inference.loaded import Loaded
-    from tasks.tag_windows import TaggedWindows
+
+    from .tag_windows import TaggedWindows
 
 NAME = 'tag'
 PREDICTIONS = 'predictions.conll'
@@ -49,9 +52,9 @@ PREDICTIONS = 'predictions.conll'
 class TaggedChoices:
     """Choices of files of labelled words."""
 
-    train: str | None = flag(None, 'A file of labelled words to train on.')
-    dev: str | None = flag(
-        None, 'Another, on which the weights are selected.')
+    train: str = flag('', 'A file of labelled words to train on.')
+    dev: str = flag(
+        '', 'Another, on which the weights are selected.')
     word_column: int = flag(
         0, 'Column of the words in CoNLL files, from 0; -1 is the last.')
     column: int = flag(-1, 'Column of the labels, likewise.')
@@ -84,9 +87,12 @@ class TagChoices(TaggedChoices, finetune.FinetuneChoices):
 def columns_of(choices: TaggedChoices) -> tag_data.TagColumns:
     """Returns where files have words and labels."""
     return tag_data.TagColumns(
-        choices.word_column, choices.column, choices.words, choices.labels,
-        choices.names,
-    )  # fmt: skip
+        word=choices.word_column,
+        label=choices.column,
+        words=choices.words,
+        labels=choices.labels,
+        names=choices.names,
+    )
 
 
 def read(path: str, choices: TaggedChoices) -> tag_data.Tagged:
@@ -113,6 +119,11 @@ def measure_of(
         return tag_scores.scores(truth, read)
 
     return measure
+
+
+def commonest_of(truth: tag_scores.Truth) -> Callable[[], Commonest]:
+    """Returns a function that scores the best answer that reads nothing."""
+    return lambda: truth.commonest
 
 
 def say_labels(tagged: tag_data.Tagged) -> None:
@@ -213,7 +224,8 @@ class Tagging(Task):
             dev='a file to choose the weights by',
         )
         both = [read(x, choices) for x in (choices.train, choices.dev)]
-        marked = [tags.marks_spans(itertools.chain(*x.tags)) for x in both]
+        flat = ([*itertools.chain(*tagged.tags)] for tagged in both)
+        marked = [*map(tags.marks_spans, flat)]
         if marked[0] != marked[1]:
             spans, others = both[:: 1 if marked[0] else -1]
             raise errors.InputError(
@@ -247,25 +259,29 @@ class Tagging(Task):
         self, loaded: 'Loaded', settings: Mapping[str, Any], length: int
     ) -> dict[str, TaskSplit]:
         """Formats windows over the texts as inputs of a model."""
-        from tasks import tag_windows
+        from . import tag_windows
 
         windows = {}
         for split in SPLITS:
             tagged = self.splits[split]
             features = tag_windows.features(
-                tagged, self.labels, loaded.template, length,
-                settings['context'], settings['tokens'],
-            )  # fmt: skip
+                tagged,
+                self.labels,
+                template=loaded.template,
+                max_length=length,
+                context=settings['context'],
+                tokens=settings['tokens'],
+            )
             print('\n'.join(features.notes), flush=True)
             truth = tag_scores.truth_of(tagged.tags, self.labels)
             windows[split] = TaskSplit(
-                features.examples,
-                [features.examples.of_tokens[NAME]],
-                tagged.where,
-                len(tagged.words),
-                ([' '.join(text) for text in tagged.words], None),
-                measure_of(features, truth),
-                lambda truth=truth: truth.commonest,
+                examples=features.examples,
+                labels=[features.examples.of_tokens[NAME]],
+                where=tagged.where,
+                size=len(tagged.words),
+                texts=([' '.join(text) for text in tagged.words], None),
+                measure=measure_of(features, truth),
+                commonest=commonest_of(truth),
             )
         return windows
 

@@ -38,7 +38,7 @@ class TagColumns:
         word, label: numbers of the columns of CoNLL, from 0; negative ones
             count from the end.
         words, labels: names of the columns of a table.
-        names: of labels that are numbers; empty: they are names.
+        names: names of labels that are numbers; empty: they are names.
     """
 
     word: int = 0
@@ -53,14 +53,14 @@ class Tagged(NamedTuple):
 
     Attributes:
         where: the file.
-        words: of each text.
-        tags: their labels; None: unknown, or not read.
+        words: words of each text.
+        tags: their labels; none: unknown, or not read.
         lines: [n] where each text begins.
     """
 
     where: str
     words: list[list[str]]
-    tags: list[list[str]] | None
+    tags: list[list[str]]
     lines: np.ndarray
 
     def subset(self, count: int | None) -> Self:
@@ -120,14 +120,14 @@ def read(name: str, columns: TagColumns, labelled: bool = True) -> Tagged:
         labels.append(tags_of)
     if not lines:
         raise errors.InputError('no_tagged_text', f'{name} has no text')
-    return Tagged(name, words, labels if labelled else None, np.array(lines))
+    return Tagged(name, words, labels if labelled else [], np.array(lines))
 
 
 def _conll(
     path: pathlib.Path, columns: TagColumns, labelled: bool
 ) -> Iterator[tuple[int, list[str], list[str]]]:
     """Yields the first line, the words and the labels of each text."""
-    begin, words, labels = 1, [], []
+    begin, words, labels = 1, list[str](), list[str]()
     named = {'word_column': columns.word}
     remarks = _remarks(path, columns.label)
     if labelled:
@@ -174,8 +174,8 @@ def _remarks(path: pathlib.Path, label: int) -> set[int]:
     the first word of a text, unless they have as many columns as other lines,
     and in the column `label` what others have there, or the label of a span.
     """
-    remarks, doubtful, inside = set(), {}, False
-    shapes, labels = set(), {(tags.NONE,)}
+    remarks, shapes, doubtful, inside = set(), set(), {}, False
+    labels: set[tuple[str, ...]] = {(tags.NONE,)}
     for number, line in enumerate(readers.lines(path), 1):
         cells = _cells(line)
         shape, mark = ('\t' in line, len(cells)), tuple(cells[label:][:1])

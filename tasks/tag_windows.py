@@ -13,9 +13,11 @@ from infoword_tf import errors
 from infoword_tf.data.examples import Examples
 from infoword_tf.inference.tagger import first_tokens, join_words, windows_of
 from infoword_tf.text import tags
+from infoword_tf.text.layout import Layout
 from infoword_tf.text.template import Template
 from infoword_tf.views.examples import UNKNOWN
-from tasks.tag_data import Tagged
+
+from .tag_data import Tagged
 
 _TEXTS_A_CALL = 4096  # of the tokenizer
 
@@ -50,9 +52,9 @@ def features(
     labels: those of one span.
 
     Args:
-        tagged: with labels in one scheme.
+        tagged: texts with labels in one scheme.
         labels: C names; others are unknown to the model.
-        template: of the model's inputs.
+        template: template of the model's inputs.
         max_length: T.
         context, tokens: settings of the row.
     """
@@ -61,7 +63,11 @@ def features(
         chunk = slice(begin, begin + _TEXTS_A_CALL)
         texts, bounds = join_words(tagged.words[chunk], begin)
         windows = windows_of(
-            tf.constant(texts, tf.string), template, max_length, context, tokens
+            tf.constant(texts, tf.string),
+            template,
+            max_length=max_length,
+            context=context,
+            which=tokens,
         )
         labelled = windows.labelled.numpy()
         starts = windows.starts
@@ -94,24 +100,46 @@ def features(
         raise errors.InputError(
             'no_token_of_words', f'{tagged.where}: the tokenizer leaves nothing'
         )
-    layout = template.layout
+    return TaggedWindows(
+        _examples(
+            ids,
+            targets,
+            lengths=lengths,
+            layout=template.layout,
+            classes=len(labels),
+        ),
+        words,
+        _notes(
+            tagged,
+            labels,
+            words=len(words),
+            windows=len(lengths),
+            unread=unread,
+        ),
+    )
+
+
+def _examples(
+    ids: np.ndarray,
+    targets: np.ndarray,
+    lengths: np.ndarray,
+    layout: Layout,
+    classes: int,
+) -> Examples:
+    """Makes examples of tokens, labels of tokens and lengths of windows."""
     segments = np.zeros(len(ids), np.int8)
     if layout.last_segment is not None:
         segments[np.cumsum(lengths) - 1] = layout.last_segment
     places = np.zeros_like(lengths) if layout.first else lengths - 1
     known = targets[targets >= 0]
-    return TaggedWindows(
-        Examples(
-            ids=ids.astype(np.int32),
-            segments=segments,
-            begins=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
-            places=places.astype(np.int32),
-            targets={},
-            counts={'tag': np.bincount(known, minlength=len(labels))},
-            of_tokens={'tag': targets},
-        ),
-        words,
-        _notes(tagged, labels, len(words), len(lengths), unread),
+    return Examples(
+        ids=ids.astype(np.int32),
+        segments=segments,
+        begins=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        places=places.astype(np.int32),
+        targets={},
+        counts={'tag': np.bincount(known, minlength=classes)},
+        of_tokens={'tag': targets},
     )
 
 

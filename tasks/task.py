@@ -34,11 +34,11 @@ class TaskSplit(NamedTuple):
     """Training or held-out examples, as a model's inputs.
 
     Attributes:
-        examples: of the split.
+        examples: inputs and targets.
         labels: arrays that a fingerprint takes.
         where, size: the file, for people, and the number of its examples.
         texts: first texts, and second texts or None, for rows that read text.
-        measure: of predictions for all examples, by metric.
+        measure: function of predictions for all examples; scores by metric.
         commonest: scores the commonest answer, by the task's first metric.
     """
 
@@ -57,14 +57,12 @@ class Task:
 
     Attributes:
         choices: class of the choices of files.
-        row: name of the row that learns the task.
-        pairs: whether an example has two texts.
         shared: settings of the row that a student takes from a teacher.
         takes_texts: whether a teacher may label the texts of --extra, which
             `with_texts(choices)` reads.
         alone: flags that tasks of other kinds refuse.
         about: use of these flags, for people.
-        name: for people and for comparisons of workdirs.
+        name: name for people and for comparisons of workdirs.
         metrics: names of scores; the first selects the weights.
         labels: ordered classes, as the data write them; () of other tasks.
         names: names of the classes for people; () if as `labels`.
@@ -74,8 +72,6 @@ class Task:
     """
 
     choices: ClassVar[type]
-    row: ClassVar[str]
-    pairs: ClassVar[bool] = True
     shared: ClassVar[tuple[str, ...]] = ()
     takes_texts: ClassVar[bool] = False
     alone: ClassVar[tuple[str, ...]] = ()
@@ -88,6 +84,16 @@ class Task:
     multilabel: bool = False
     splits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    @property
+    def row(self) -> str:
+        """Name of the row that learns the task."""
+        raise NotImplementedError
+
+    @property
+    def pairs(self) -> bool:
+        """True if an example has two texts."""
+        return True
+
     # ------------------------------------------------------ before TensorFlow
 
     @classmethod
@@ -95,7 +101,7 @@ class Task:
         """Reads the examples of the choices.
 
         Args:
-            choices: of a command, among them those of `cls.choices`.
+            choices: choices of a command, with those of `cls.choices`.
             model: a workdir, whose order of the same labels is taken.
 
         Raises:
@@ -112,6 +118,10 @@ class Task:
     def with_others(self, choices: Any) -> Self:
         """Reads the files of --test and --predict; errors as of `read`."""
         return self
+
+    def with_texts(self, choices: Any) -> Self:
+        """Reads the texts of --extra, if the task `takes_texts`."""
+        raise NotImplementedError
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -151,8 +161,8 @@ class Task:
         """Writes predictions of the best run; returns further scores.
 
         Args:
-            workdir: of the best of several runs.
-            out: of the command.
+            workdir: workdir of the best of several runs.
+            out: workdir of the command.
         """
         return {}
 

@@ -42,7 +42,8 @@ import numpy as np
 from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.evaluation import bitext, models
-from tasks import retrieval
+
+from . import retrieval
 
 SHOWN = ('accuracy', 'f1')  # in the table
 
@@ -59,8 +60,8 @@ class TatoebaChoices(retrieval.VectorChoices):
     neighbours: int = flag(
         bitext.NEIGHBOURS, 'Nearest sentences that a margin is made of.',
         at_least=1)
-    data_dir: str | None = flag(
-        None, "A folder of translations into English, as LASER's Tatoeba.")
+    data_dir: str = flag(
+        '', "A folder of translations into English, as LASER's Tatoeba.")
     languages: tuple[str, ...] = flag(
         (), 'Which of its languages, as deu,fra; by default all.')
     score: str = flag(
@@ -148,9 +149,12 @@ def run(choices: TatoebaChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         )
     bitexts = bitext.read(pathlib.Path(choices.data_dir), choices.languages)
     encode, _ = models.vectors_of(
-        choices.init, choices.model, choices.dims, choices.pooling,
-        choices.layer,
-    )  # fmt: skip
+        choices.init,
+        choices.model,
+        dims=choices.dims,
+        pooling=choices.pooling,
+        layer=choices.layer,
+    )
     english, numbers = bitext.english_of(bitexts)
     vectors = encode(english, None)
     languages = {}
@@ -159,9 +163,9 @@ def run(choices: TatoebaChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         shares = languages[language.language] = bitext.measure_both(
             language,
             encode(language.foreign.texts, None),
-            vectors[translations],
-            choices.score,
-            choices.neighbours,
+            english=vectors[translations],
+            score=choices.score,
+            neighbours=choices.neighbours,
         )
         pairs = len(language.foreign.place)
         print(line(language.language, pairs, shares), flush=True)

@@ -25,7 +25,8 @@ from infoword_tf.config import WEIGHTS, TeacherConfig
 from infoword_tf.data import opened
 from infoword_tf.objectives import TABLE
 from infoword_tf.resolve import answering
-from tasks.task import ANY_TABLE, Task
+
+from .task import ANY_TABLE, Task
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
@@ -47,7 +48,7 @@ def chunks_of(
 
     Args:
         teacher: the workdir, for people.
-        key: of the teacher's weights and of the examples.
+        key: hash of the teacher's weights and of the examples.
         order: [n] numbers of examples, as they are computed.
         compute: (numbers of examples) -> the arrays of a file.
 
@@ -87,10 +88,10 @@ class Teacher:
     Attributes:
         folder: the workdir.
         loaded: the workdir in memory.
-        task, row: what it knows, and the row that learned that.
-        settings: of the row.
+        task, row: examples that it knows, and the row that learned them.
+        settings: settings of the row.
         depth, width: L and W.
-        digest: of the weights.
+        digest: hash of the weights.
     """
 
     def __init__(self, folder: str, task: Task):
@@ -136,9 +137,8 @@ class Teacher:
                 f'the data has {", ".join(task.class_names)}; name a teacher '
                 'of the same labels, in the same order',
             )
-        known, names = self.loaded.config.task, {task.name}
-        names |= {known.name} if known else set()
-        if len(names - {ANY_TABLE}) > 1:
+        known = self.loaded.config.task
+        if known and len({known.name, task.name} - {ANY_TABLE}) > 1:
             raise errors.UsageError(
                 'teacher_of_other_task',
                 f'--teacher={folder} was fine-tuned on {known.name}, this is '
@@ -155,7 +155,8 @@ class Teacher:
         Args:
             student: before the training.
             length: T of the examples.
-            **settings: of the student's row, which must be the teacher's.
+            **settings: settings of the student's row, which must be those of
+                the teacher.
 
         Raises:
             UsageError: the vocabulary, the layout, the length or a setting
@@ -195,12 +196,12 @@ class Teacher:
         """Describes the teacher for a student's config.json."""
         values = self.loaded.model.variables.values()
         return TeacherConfig(
-            self.folder,
-            self.digest,
-            self.depth,
-            sum(math.prod(value.shape) for value in values),
-            metric,
-            None if score is None else round(float(score), 6),
+            name=self.folder,
+            digest=self.digest,
+            layers=self.depth,
+            weights=sum(math.prod(value.shape) for value in values),
+            metric=metric,
+            score=None if score is None else round(float(score), 6),
         )
 
     def key(self, examples: 'Examples') -> str:
@@ -237,14 +238,16 @@ class Teacher:
         )
         shape = (len(order), examples.texts, len(layers), self.width)
         states = np.empty(shape, np.float16)
-        scores: Any = None
+        scores = np.empty(0)
         for path, numbers in chunks:
             chunk = files.read_tensor(path, 'scores')
+            if chunk is None:
+                raise KeyError(f'{path} has no scores')
             where, count = numbers, len(order)
             if TABLE[self.row].of_tokens:
                 where = examples.tokens_of(numbers)
                 count = len(examples.ids)
-            if scores is None:
+            if not len(scores):
                 scores = np.empty((count, *chunk.shape[1:]), chunk.dtype)
             scores[where] = chunk
             for i, layer in enumerate(layers):
@@ -356,7 +359,7 @@ class Embedder:
         folder: the workdir.
         loaded: the workdir in memory.
         width: W.
-        digest: of the weights.
+        digest: hash of the weights.
         prompts: put before texts in turn; [''] without prompts.
     """
 

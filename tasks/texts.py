@@ -16,9 +16,10 @@ from infoword_tf.data import labelling
 from infoword_tf.data.labelling import TableExamples
 from infoword_tf.evaluation import measures
 from infoword_tf.evaluation.commonest import of_targets
-from tasks import labels
-from tasks.finetune import format_examples
-from tasks.task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit
+
+from . import labels
+from .finetune import format_examples
+from .task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
@@ -78,7 +79,10 @@ class TextTask(Task):
         """Settings of the row that the examples decide."""
         if not self.labels:
             return {}
-        known = {'classes': len(self.labels), 'multilabel': self.multilabel}
+        known: dict[str, Any] = {
+            'classes': len(self.labels),
+            'multilabel': self.multilabel,
+        }
         if self.splits[TRAIN].choices is not None:
             known['texts'] = 'choices'
         return known
@@ -232,17 +236,27 @@ class TextTask(Task):
         splits = {}
         for split, table in self._tables().items():
             examples = format_examples(
-                loaded, texts_of(table, settings['texts']), length, table.where,
-                {self.row: targets[split]}, {self.row: self._counts[split]},
-            )  # fmt: skip
+                loaded,
+                texts_of(table, settings['texts']),
+                length,
+                table.where,
+                targets={self.row: targets[split]},
+                counts={self.row: self._counts[split]},
+            )
             splits[split] = TaskSplit(
-                examples, [targets[split]], table.where, len(table.first),
-                (table.first, table.second), measure,
-                functools.partial(
-                    of_targets, self.metrics[0], targets[split],
+                examples=examples,
+                labels=[targets[split]],
+                where=table.where,
+                size=len(table.first),
+                texts=(table.first, table.second),
+                measure=measure,
+                commonest=functools.partial(
+                    of_targets,
+                    self.metrics[0],
+                    targets[split],
                     self.class_names,
                 ),
-            )  # fmt: skip
+            )
         return splits
 
     # ------------------------------------------------------------ predictions

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 class LayerChoices:
     """Choices of a command that fits a last layer to vectors of text."""
 
-    init: str | None = flag(
-        None, 'The workdir that makes the vectors.', model=True)
-    corpus: str | None = flag(
+    init: str = flag(
+        '', 'The workdir that makes the vectors.', model=True)
+    corpus: str = flag(
         'pydocs', 'Text whose sentences are read, as of infoword_tf.train.')
     heldout: str | None = flag(
         None, 'GLOB of held-out text, which is not read.')
@@ -50,7 +50,7 @@ class LayerChoices:
         None, 'Pooling of the vectors; by default that of --init.',
         choices=('cls', 'last', 'mean', 'max', 'by_position', 'first_last',
                  'last_two'))
-    workdir: str | None = flag(None, 'The new workdir.')
+    workdir: str = flag('', 'The new workdir.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ def fit(
     Args:
         vectors: [n, D].
         dims: W, the width of the layer.
-        epsilon: as in the module.
+        epsilon: epsilon of the module's docstring.
 
     Returns:
         A kernel [D, W] and a bias [W], float32.
@@ -129,8 +129,8 @@ class Fitted(NamedTuple):
 
     Attributes:
         layer: its entry in config.json.
-        weights: by name below the layer's.
-        summary: of the fit, for people.
+        weights: weights by name below the layer's.
+        summary: description of the fit, for people.
         measured: further entries of metrics.json.
     """
 
@@ -152,6 +152,31 @@ def spread(
     return list(itertools.islice(sentences(), 0, every * most, every))
 
 
+def write(
+    workdir: pathlib.Path, loaded: 'Loaded', fitted: Fitted, normalize: bool
+) -> None:
+    """Writes a workdir with one more layer.
+
+    Args:
+        workdir: new folder.
+        loaded: model without the layer.
+        fitted: layer.
+        normalize: whether vectors are normalized after it.
+    """
+    config = loaded.config
+    tensors = dict(loaded.model.exported)
+    for name, weight in fitted.weights.items():
+        tensors[f'dense_{len(config.dense)}/{name}'] = weight
+    if loaded.unigram is not None:
+        tensors['unigram'] = loaded.unigram
+    workdir.mkdir(parents=True, exist_ok=True)
+    with files.written(workdir / loaded.tokenizer.file) as partial:
+        loaded.tokenizer.write(partial)
+    files.write_tensors(workdir / WEIGHTS, tensors)
+    dense = *config.dense, fitted.layer
+    config.replace(dense=dense, normalize=normalize).write(workdir)
+
+
 def extend(
     task: str,
     choices: LayerChoices,
@@ -161,7 +186,7 @@ def extend(
 
     Args:
         task: the entry of metrics.json.
-        choices: of the command.
+        choices: choices of the command.
         fit: (a model whose `encode` makes the inputs of the layer, sentences,
             the corpus) -> the layer.
 
@@ -207,18 +232,7 @@ def extend(
             f'--corpus={choices.corpus} has fewer than two sentences',
         )
     fitted = fit(loaded, texts, corpus)
-    tensors = dict(loaded.model.exported)
-    for name, weight in fitted.weights.items():
-        tensors[f'dense_{len(config.dense)}/{name}'] = weight
-    if loaded.unigram is not None:
-        tensors['unigram'] = loaded.unigram
-    workdir.mkdir(parents=True, exist_ok=True)
-    with files.written(workdir / loaded.tokenizer.file) as partial:
-        loaded.tokenizer.write(partial)
-    files.write_tensors(workdir / WEIGHTS, tensors)
-    dense = *config.dense, fitted.layer
-    config = config.replace(dense=dense, normalize=normalize)
-    config.write(workdir)
+    write(workdir, loaded, fitted, normalize)
     print(
         f'{workdir}/: vectors of {fitted.layer.width} numbers, '
         f'{fitted.summary}'

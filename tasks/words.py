@@ -41,21 +41,21 @@ AT_ONCE = 256  # questions
 class WordsChoices:
     """Choices of the command."""
 
-    init: str | None = flag(
-        None, 'The workdir of a finished run, or a converted one.', model=True)
+    init: str = flag(
+        '', 'The workdir of a finished run, or a converted one.', model=True)
     vectors: str | None = flag(
         None, "A file in word2vec's text format instead.")
-    data_dir: str | None = flag(None, 'A folder of tests, *.txt and *.tsv.')
+    data_dir: str = flag('', 'A folder of tests, *.txt and *.tsv.')
     word2vec: str | None = flag(
         None, "Where to write the vectors, in word2vec's text format.")
-    workdir: str | None = flag(None, 'Where metrics.json goes.')
+    workdir: str = flag('', 'Where metrics.json goes.')
 
 
 class Test(NamedTuple):
     """A file of words.
 
     Attributes:
-        name: of the file, without its ending.
+        name: name of the file, without its ending.
         words: n of 2 or 4.
         scores: n, of pairs; None of questions.
         sections: n, of questions; '' of pairs.
@@ -142,7 +142,7 @@ def look_up(
         [index.get(word, index.get(word.lower(), -1)) for word in line]
         for line in words
     ])  # fmt: skip
-    return numbers, (numbers >= 0).all(axis=1)
+    return numbers, np.all(numbers >= 0, axis=1)
 
 
 def answers(units: np.ndarray, questions: np.ndarray) -> np.ndarray:

@@ -341,7 +341,7 @@ class BadInputTest(places.Folder, parameterized.TestCase):
     def test_a_missing_package_names_its_extra(self):
         with (
             mock.patch.dict(sys.modules, {'bm25s': None}),
-            refused('missing_package', 'BM25', 'bm25s', '.[tasks]'),
+            refused('missing_package', 'BM25', 'bm25s', 'infoword_tf[tasks]'),
         ):
             bm25.library.__wrapped__()
 

@@ -25,7 +25,7 @@ LIBRARY = ROOT / 'infoword_tf'
 DIRECTIONS = {
     'infoword_tf': set(),
     'tasks': {'infoword_tf'},
-    'export': {'tasks', 'infoword_tf'},
+    'export': {'infoword_tf'},
     'benchmarks': {'export', 'tasks', 'infoword_tf'},
     'notebooks': {'export', 'tasks', 'infoword_tf'},
     'tests': {'benchmarks', 'export', 'tasks', 'infoword_tf'},
@@ -57,8 +57,11 @@ def imports(path, top_level_only):
         if isinstance(node, ast.Import):
             actual += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            actual.append(node.module)
-            actual += [f'{node.module}.{a.name}' for a in node.names]
+            room = path.relative_to(ROOT).parts[: -node.level or None]
+            base = room if node.level else ()
+            module = '.'.join([*base, *filter(None, [node.module])])
+            actual.append(module)
+            actual += [f'{module}.{a.name}' for a in node.names]
     return actual
 
 
@@ -366,6 +369,7 @@ class HouseTest(parameterized.TestCase):
         what is trained where nobody says what.
         """
         expected = {
+            '__main__.py': {'tag'},  # a command
             'choices.py': {'bert_nce', 'gpt', 'transformer_xl', 'elmo'},
             'encoders/__init__.py': {'elmo'},  # an encoder
             'sizes.py': {'elmo'},  # a size

@@ -4,13 +4,16 @@ import ast
 import functools
 import importlib
 import math
+import os
 import pathlib
 import re
 import runpy
 import shlex
 import shutil
+import site
 import subprocess
 import sys
+import venv
 import zipfile
 from unittest import mock
 
@@ -21,6 +24,7 @@ from absl.testing import absltest
 
 import infoword_tf
 from benchmarks import bench, report
+from infoword_tf import __main__ as program
 from infoword_tf import commands, model
 from infoword_tf.choices import RunChoices
 from infoword_tf.encoders import ENCODERS
@@ -39,6 +43,8 @@ DOCUMENTS = [
     *sorted((ROOT / 'docs').glob('*.md')),
     *sorted((ROOT / 'benchmarks' / 'tables').glob('*.md')),
 ]
+# Programs of others that commands name.
+OTHERS = 'mypy', 'pip', 'pytest', 'ruff', 'tensorboard.main', 'venv'
 LONGEST_README = 175  # lines: a page for newcomers
 
 
@@ -54,25 +60,70 @@ def described():
     return setup.call_args.kwargs
 
 
-class SetupTest(places.Folder, absltest.TestCase):
-    def _copied(self):
-        """A checkout to build from, so that nothing is left here."""
-        source = self.folder / 'infoword_tf'
+# Folders of a checkout, and where the wheel has them.
+PLACES = {
+    'infoword_tf': pathlib.Path(),
+    'tasks': pathlib.Path('infoword_tf'),
+    'export': pathlib.Path('infoword_tf'),
+}
+# Settings of runs that only show that a command works.
+TINY = (
+    '--flagfile={flags}/ict_lookup.flags --corpus=text:a.txt --heldout=b.txt '
+    '--steps=2 --warmup_steps=1 --batch_size=4 --seq_len=16 --vocab_size=99'
+)
+# A request, as a server that has the operations of tensorflow_text.
+REQUEST = """
+import sys
+import tensorflow as tf
+import tensorflow_text
+asked = tf.saved_model.load('model/1').signatures['classify']
+answer = asked(texts=tf.constant(['good', 'bad', '']))
+print(answer['probabilities'].shape, 'infoword_tf' in sys.modules)
+"""
+
+
+def copied(folder):
+    """Copies what a wheel is built from, so that nothing is left here."""
+    source = folder / 'infoword_tf'
+    for name in PLACES:
         shutil.copytree(
-            ROOT / 'infoword_tf',
-            source / 'infoword_tf',
+            ROOT / name,
+            source / name,
             ignore=shutil.ignore_patterns('__pycache__'),
         )
-        for name in ('setup.py', 'pyproject.toml'):
-            shutil.copy(ROOT / name, source)
-        for name in ('tasks', 'export', 'tests'):  # as a checkout has them
-            (source / name).mkdir()
-            (source / name / '__init__.py').touch()
-        return source
+    for name in ('setup.py', 'pyproject.toml'):
+        shutil.copy(ROOT / name, source)
+    for name in ('benchmarks', 'tests'):  # as a checkout has them
+        (source / name).mkdir()
+        (source / name / '__init__.py').touch()
+    return source
 
+
+def pip(*arguments):
+    """Runs pip without a registry."""
+    subprocess.run(
+        [
+            sys.executable, '-m', 'pip', *arguments, '--quiet', '--no-deps',
+            '--no-index', '--disable-pip-version-check',
+        ],
+        check=True,
+    )  # fmt: skip
+
+
+def built(source, folder):
+    """Returns the wheel of a checkout."""
+    pip('wheel', source, '--no-build-isolation', '-w', folder / 'wheels')
+    (wheel,) = (folder / 'wheels').iterdir()
+    return wheel
+
+
+class SetupTest(places.Folder, absltest.TestCase):
     def test_a_script_beside_the_checkout_can_import_it(self):
-        """There the checkout looks like a package without __init__.py."""
-        source, installed = self._copied(), self.folder / 'installed'
+        """There the checkout looks like a package without __init__.py.
+
+        The program runs tasks/ and export/ of the checkout.
+        """
+        source, installed = copied(self.folder), self.folder / 'installed'
         installed.mkdir()
         build = (
             'from setuptools import build_meta;'
@@ -87,44 +138,55 @@ class SetupTest(places.Folder, absltest.TestCase):
             file.extractall(installed)
         look = (
             f'import site; site.addsitedir({str(installed)!r});'
-            'from importlib import util;'
-            'print(util.find_spec("infoword_tf").origin)'
+            'from importlib import util; from infoword_tf import __main__;'
+            'print(util.find_spec("infoword_tf").origin);'
+            'print(util.find_spec(__main__.module_of("classify")).origin);'
+            '__main__.main(["flags"])'
         )
         done = subprocess.run(
             [sys.executable, '-S', '-c', look],
             cwd=self.folder, check=True, capture_output=True, text=True,
         )  # fmt: skip
-        where = source / 'infoword_tf' / '__init__.py'
-        self.assertEqual(done.stdout.strip(), str(where))
+        actual = [pathlib.Path(line) for line in done.stdout.splitlines()]
+        names = 'infoword_tf/__init__.py', 'tasks/classify.py', 'tasks/flags'
+        self.assertEqual(actual, [source / name for name in names])
+        self.assert_has_program(installed)
 
-    def test_the_wheel_holds_the_library_alone(self):
-        source = self._copied()
+    def test_the_wheel_holds_the_whole_tool(self):
+        source = copied(self.folder)
         expected = {
-            str(path.relative_to(source))
-            for path in (source / 'infoword_tf').rglob('*')
+            str(place / path.relative_to(source))
+            for name, place in PLACES.items()
+            for path in (source / name).rglob('*')
             if path.is_file()
         }
-        subprocess.run(
-            [
-                sys.executable, '-m', 'pip', 'wheel', source, '--quiet',
-                '--no-deps', '--no-build-isolation', '--no-index',
-                '--disable-pip-version-check', '-w', self.folder / 'wheels',
-            ],
-            check=True,
-        )  # fmt: skip
-        (wheel,) = (self.folder / 'wheels').iterdir()
+        wheel = built(source, self.folder)
         with zipfile.ZipFile(wheel) as file:
             names = set(file.namelist())
+            file.extractall(self.folder / 'content')
         about = {name for name in names if '.dist-info/' in name}
-        self.assertNotEmpty(about)
         self.assertEqual(names - about, expected)
         self.assertContainsSubset(
             {
-                f'infoword_tf/{name}/__init__.py'
-                for name in ('data', 'encoders', 'layers', 'objectives', 'text')
+                'infoword_tf/py.typed',
+                'infoword_tf/tasks/classify.py',
+                'infoword_tf/tasks/flags/quickstart.flags',
+                'infoword_tf/export/card.toml',
+                'infoword_tf/export/serving/models.config',
+                *(f'infoword_tf/{name}/__init__.py' for name in
+                  ('data', 'encoders', 'layers', 'objectives', 'text')),
             },
             names,
+        )  # fmt: skip
+        self.assert_has_program(self.folder / 'content')
+
+    def assert_has_program(self, folder):
+        (about,) = folder.glob('*.dist-info')
+        self.assertEqual(
+            (about / 'top_level.txt').read_text().split(), ['infoword_tf']
         )
+        lines = (about / 'entry_points.txt').read_text().split('\n')
+        self.assertIn('infoword = infoword_tf.__main__:main', lines)
 
     def test_every_constraint_is_exact(self):
         lines = self._read('constraints.txt').split()
@@ -158,7 +220,7 @@ class SetupTest(places.Folder, absltest.TestCase):
             for path in (ROOT / room).rglob('*.py')
         ]
         named = re.findall(
-            r"import_extra\(\s*[^,]+,\s*'(\w+)'|'\.\[(\w+)\]'",
+            r"import_extra\(\s*[^,]+,\s*'(\w+)'|'infoword_tf\[(\w+)\]'",
             '\n'.join(sources),
         )
         self.assertNotEmpty(named)
@@ -177,14 +239,85 @@ class SetupTest(places.Folder, absltest.TestCase):
         return (ROOT / name).read_text()
 
 
+class InstallTest(places.Folder, absltest.TestCase):
+    def setUp(self):
+        """Installs a wheel where the checkout cannot be imported.
+
+        All other libraries are those of this process.
+        """
+        super().setUp()
+        wheel = built(copied(self.folder / 'checkout'), self.folder)
+        shutil.rmtree(self.folder / 'checkout')
+        environment = self.folder / 'environment'
+        venv.create(environment, symlinks=True)
+        self.bin = environment / 'bin'
+        (packages,) = environment.glob('lib/python*/site-packages')
+        text = '\n'.join(site.getsitepackages())
+        (packages / 'libraries.pth').write_text(text)
+        pip('--python', self.bin / 'python', 'install', wheel)
+
+    def run_away(self, name, *arguments):
+        """Runs a program of the environment; returns what it prints."""
+        variables = {
+            k: v for k, v in os.environ.items() if k != 'PYTHONPATH'
+        }
+        done = subprocess.run(
+            [self.bin / name, *arguments],
+            cwd=self.folder, env=variables, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_an_install_is_the_whole_tool(self):
+        """Trains, fine-tunes, exports, verifies and answers."""
+        code = (
+            'from importlib import util; import infoword_tf;'
+            'print(infoword_tf.__file__);'
+            'print([util.find_spec(x) for x in ("tasks", "export")])'
+        )
+        where, others = self.run_away('python', '-c', code).splitlines()
+        self.assertStartsWith(where, str(self.bin.parent))
+        self.assertEqual(others, '[None, None]')
+        for name, animal in ('a', 'cat'), ('b', 'dog'):
+            (self.folder / f'{name}.txt').write_text(
+                '\n\n'.join(
+                    f'The {animal} sat on mat {i}.\nIt slept on mat {i}.'
+                    for i in range(60)
+                )
+            )
+        lines = ['text,label', *['good one,good', 'bad one,bad'] * 20]
+        (self.folder / 'table.csv').write_text('\n'.join(lines))
+        folder = self.run_away('infoword', 'flags').strip()
+        typed = TINY.format(flags=folder).split()
+        self.run_away('infoword', 'train', *typed, '--workdir=run')
+        self.run_away(
+            'infoword', 'classify', '--init=run', '--train=table.csv',
+            '--dev=table.csv', '--text=text', '--label=label', '--steps=2',
+            '--workdir=labels',
+        )  # fmt: skip
+        # Also by its module.
+        self.run_away(
+            'python', '-m', 'infoword_tf.export.savedmodel',
+            '--init=labels', '--output=model',
+        )  # fmt: skip
+        printed = self.run_away(
+            'infoword', 'verify', '--model=model/1', '--init=labels',
+            '--texts=4',
+        )  # fmt: skip
+        self.assertIn('classify/probabilities', printed)
+        answer = self.run_away('python', '-c', REQUEST)
+        self.assertEqual(answer, '(3, 2) False\n')
+
+
 def quoted_commands(text):
-    """Lines `python -m ...`, `python FILE.py ...` and `make ...` of code
-    blocks, joined at '\\'.
+    """Lines `python -m ...`, `python FILE.py ...`, `infoword ...` and
+    `make ...` of code blocks, joined at '\\'.
     """
     for block in re.findall(r'^```\w*\n(.*?)^```', text, re.M | re.S):
         for line in block.replace('\\\n', ' ').splitlines():
             line = line.split('  #')[0].strip()
-            if re.match(r'(\S*python\S* (-m|\S+\.py)|make) ', line):
+            if re.match(r'(\S*python\S* (-m|\S+\.py)|\S*infoword|make) ', line):
                 yield line
 
 
@@ -220,7 +353,12 @@ def count(config, vocabulary):
 
 class PackagingCommandsTest(absltest.TestCase):
     def check(self, command):
-        words = shlex.split(command)
+        folder = '$(infoword flags)'
+        words = shlex.split(command.replace(folder, 'tasks/flags'))
+        if pathlib.Path(words[0]).name == 'infoword':
+            program.check(words[1])
+            module, _ = program.COMMANDS.get(words[1], ('pip', ''))
+            words[:2] = 'python', '-m', module
         if words[0].startswith('.venv-text/'):
             return  # a program of the page, over other people's
         if 'tests.workers' in words and '--' in words:
@@ -238,7 +376,7 @@ class PackagingCommandsTest(absltest.TestCase):
         if words[1].endswith('.py'):
             words[1:2] = '-m', words[1].removesuffix('.py').replace('/', '.')
         module = words[words.index('-m') + 1]
-        if module in ('pytest', 'ruff', 'pip', 'venv', 'tensorboard.main'):
+        if module in OTHERS:
             return
         path = ROOT / (module.replace('.', '/') + '.py')
         self.assertTrue(path.is_file(), command)

@@ -34,7 +34,7 @@ class Client:
 
         Args:
             url: http://HOST:PORT or https://HOST:PORT.
-            model, version: as in models.config; None is the newest version.
+            model, version: names of models.config; None is the newest version.
             timeout: seconds within which the server has to send something.
 
         Raises:
@@ -52,8 +52,8 @@ class Client:
 
         Args:
             signature: embed, tokens, ...
-            **inputs: by name, a list of str, or of bytes, which need not be
-                UTF-8; of choices a list of lists of one length.
+            **inputs: lists of str, or of bytes, which need not be UTF-8, by
+                name; of choices a list of lists of one length.
 
         Returns:
             The outputs by name: lists in lists, as the shape of the tensor
@@ -109,14 +109,16 @@ def main() -> None:
     args = parser.parse_args()
     texts = [os.fsencode(text) for text in args.texts]
     texts = texts or [line.rstrip(b'\r\n') for line in sys.stdin.buffer]
-    inputs = {'texts': texts}
+    inputs: dict[str, list] = {'texts': texts}
     if args.pair or args.choices:
         cells = [t.split(b'\t', 1 if args.pair else -1) for t in texts]
         if min(map(len, cells), default=2) < 2:
-            sys.exit(f'error: {min(cells, key=len)[0]} has no tab')
-        name, rest = ('pairs', 1) if args.pair else ('choices', slice(1, None))
+            sys.exit(f'error: {min(cells, key=len)[0]!r} has no tab')
         inputs['texts'] = [part[0] for part in cells]
-        inputs[name] = [part[rest] for part in cells]
+        if args.pair:
+            inputs['pairs'] = [part[1] for part in cells]
+        else:
+            inputs['choices'] = [part[1:] for part in cells]
     try:
         client = Client(args.url, args.model, args.version, args.timeout)
         outputs = client.call(args.signature, **inputs)

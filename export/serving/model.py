@@ -51,8 +51,8 @@ class LitertModel:
         """Reads the files of a model.
 
         Args:
-            folder: of export.litert.
-            threads: for each text; one is fastest for short texts.
+            folder: output of export.litert.
+            threads: number for each text; one is fastest for short texts.
 
         Raises:
             ImportError: ai-edge-litert is missing.
@@ -228,7 +228,7 @@ class WordPiece:
 
         Args:
             vocabulary: tokens in the order of their ids.
-            characters: how they are normalized, as in characters.json.
+            characters: rules of normalization, as in characters.json.
             normalized: likewise for texts in which `added` tokens with
                 `normalized` are found, before words are split.
             added: tokens that are found in texts before all else.

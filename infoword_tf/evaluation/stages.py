@@ -1,5 +1,6 @@
 """Searches by one model or by words, with the costs of each."""
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -10,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf import progress
+from infoword_tf import errors, progress
+from infoword_tf.choices import flag
+from infoword_tf.critics import CRITICS
 from infoword_tf.critics.texts import Texts, nbytes, restored
 from infoword_tf.evaluation import bm25, ranking
 from infoword_tf.evaluation.retrieval import (
@@ -33,6 +36,38 @@ WARM = 64  # texts that are encoded before texts are timed
 Encoder = Callable[[list[str], str | None], Texts]
 # Queries and as many documents -> [n] scores.
 Rate = Callable[[list[str], list[str]], np.ndarray]
+BM25 = 'bm25'  # a first stage
+RERANKED = 100  # documents of a query that a later stage compares
+
+
+@dataclasses.dataclass(frozen=True)
+class StageChoices:
+    """Choices of a search in stages."""
+
+    critic: str | None = flag(
+        None, 'What compares a query with a document; by default what the '
+        'model was trained with.', choices=tuple(CRITICS))
+    rerank_top: int | None = flag(
+        None, 'How many documents of a query go from stage to stage.',
+        at_least=1, shown=RERANKED)
+
+
+def check_stages(
+    first: str | None, rerank: str | None, rerank_top: int | None
+) -> None:
+    """Raises UsageError if a stage is no folder, or --rerank_top has none."""
+    for name, path in ('first', first), ('rerank', rerank):
+        is_bm25 = name == 'first' and path == BM25
+        if path is not None and not (is_bm25 or pathlib.Path(path).is_dir()):
+            raise errors.UsageError(
+                'stage_of_no_model',
+                f'--{name}={path}: there is no such workdir or export',
+            )
+    if rerank_top is not None and first is None and rerank is None:
+        raise errors.UsageError(
+            'rerank_top_without_stage',
+            '--rerank_top is for --first and --rerank; leave it out',
+        )
 
 
 class Costs:

@@ -8,8 +8,8 @@ of all these.
 import math
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -294,3 +294,15 @@ def correlation(pairs: ScoredPairs, encode: Encode, similarity: str) -> float:
     """Computes Spearman's correlation x 100 over all pairs."""
     similarity_scores = similarities(pairs, encode, similarity)
     return 100 * spearman(similarity_scores, pairs.scores)
+
+
+def correlations(
+    path: str, similarity: str, encoders: Mapping[str, Encode]
+) -> dict[str, Any]:
+    """Returns Spearman's x 100 on a file for each encoder, for JSON."""
+    pairs = read(pathlib.Path(path))
+    return {
+        'data': pathlib.Path(path).name,
+        'pairs': len(pairs.scores),
+        **{k: correlation(pairs, v, similarity) for k, v in encoders.items()},
+    }

@@ -157,9 +157,11 @@ class RolePredictor(BatchPredictor):
 
     Attributes:
         head: head of the model; ValueError: it has none.
+        width: numbers of an entry.
     """
 
     head: Any
+    width: int
 
     def entries(
         self, ids: Tensor, lengths: Tensor, role: str
@@ -178,6 +180,16 @@ class RolePredictor(BatchPredictor):
 
     def most_texts(self, tokens: int, role: str) -> int | None:
         """Returns how many texts are in a batch of `tokens` at most."""
+        raise NotImplementedError
+
+    def outputs(self, entries: tf.RaggedTensor) -> dict[str, Tensor]:
+        """Returns outputs of a signature: `entries`, padded."""
+        raise NotImplementedError
+
+    def expected(
+        self, texts: Sequence[bytes], role: str
+    ) -> dict[str, np.ndarray]:
+        """Computes `outputs` of texts, to compare an export with."""
         raise NotImplementedError
 
     @functools.cached_property

@@ -9,7 +9,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from benchmarks import kept, shares, tables, worth
-from tasks import glue_layout
+from infoword_tf.data import glue_layout
 from tests.tasks import command
 
 RATES = {'slow': 16.0, 'fast': 64.0}  # steps a second

@@ -25,9 +25,9 @@ from export import comparison, litert
 from export.serving import model as standalone
 from infoword_tf.config import Config
 from infoword_tf.data import labelling
+from infoword_tf.evaluation import sts
 from infoword_tf.text import normalization, template
 from infoword_tf.text.wordpiece import WordPieceTokenizer
-from tasks import sts
 from tests import places
 from tests.eager import eagerly
 from tests.export import finetuned, workdirs

@@ -150,7 +150,7 @@ class CommandTest(command.Checks, absltest.TestCase):
                 indexes.Index, 'find', autospec=True, return_value=[]
             ) as find:
                 search.opened(**flags, **more)('cats')
-            self.assertEqual(find.call_args.args[5], share)
+            self.assertEqual(find.call_args.kwargs['words'], share)
         # Of a call, as the page makes it.
         ask = search.opened(**flags)
         self.assertEqual(ask('cats cats', 0.5), actual)

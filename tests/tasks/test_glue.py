@@ -13,9 +13,9 @@ from absl.testing import absltest
 import infoword_tf
 from infoword_tf import commands, files
 from infoword_tf.config import Config
-from infoword_tf.data import labelling
+from infoword_tf.data import glue_layout, labelling
 from infoword_tf.evaluation import measures
-from tasks import finetune, glue, glue_layout
+from tasks import finetune, glue
 from tests import places
 from tests.runs import untimed
 from tests.tasks import finetuning

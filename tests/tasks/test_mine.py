@@ -187,9 +187,9 @@ class MineCommandTest(absltest.TestCase):
         """All documents, also what a run would hold out."""
         encoded, encode = collections.Counter(), mine.encode
 
-        def counted(loaded, texts, role, *choices):
+        def counted(loaded, texts, role, *choices, **named):
             encoded.update((role, text) for text in texts)
-            return encode(loaded, texts, role, *choices)
+            return encode(loaded, texts, role, *choices, **named)
 
         with mock.patch.object(mine, 'encode', counted):
             _, (one, _, other) = self.mined(negatives=1)

@@ -333,7 +333,8 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
                 )
                 self._run('--init=any', model=model)
             actual = {
-                call.args[3]: call.args[2] for call in by_vectors.mock_calls
+                call.kwargs['label']: call.kwargs['similarity']
+                for call in by_vectors.mock_calls
             }
             expected = {
                 'model': similarity,

@@ -63,11 +63,11 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
     def test_the_correlation_of_ranks(self):
         """By angles 1, 20, 85, 65, 90 they rank as people say: 100."""
         pairs = sts.read(self.file(PUBLISHED))
-        actual = sts.correlation(pairs, angles, 'cosine')
+        actual = evaluation.correlation(pairs, angles, 'cosine')
         self.assertAlmostEqual(actual, 100)
         # One swap of neighbours among five: 1 - 6 * 2 / (5 * 24) = 0.9.
         swapped = pairs._replace(scores=np.array([4.0, 5.0, 1.0, 2.5, 0.0]))
-        actual = sts.correlation(swapped, angles, 'cosine')
+        actual = evaluation.correlation(swapped, angles, 'cosine')
         self.assertAlmostEqual(actual, 90)
 
     def test_alignment_and_uniformity(self):
@@ -100,7 +100,7 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
     def test_vectors_that_are_not_finite(self):
         pairs = sts.read(self.file(PUBLISHED))
         with refused('vectors_not_finite'):
-            sts.correlation(pairs, lambda t: angles(t) * np.nan, 'dot')
+            evaluation.correlation(pairs, lambda t: angles(t) * np.nan, 'dot')
 
     def part(self, name, pairs, scores, folder=None):
         """Two files of a folder."""

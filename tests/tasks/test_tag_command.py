@@ -84,7 +84,7 @@ class FilesTest(parameterized.TestCase):
         )
         self.assertEqual(parts.tags[1], ['NNP', 'NNP'])
         bare = tag_data.read(write('b.conll', 'a\nb\n\nc'), COLUMNS, False)
-        self.assertEqual((bare.words, bare.tags), ([['a', 'b'], ['c']], None))
+        self.assertEqual((bare.words, bare.tags), ([['a', 'b'], ['c']], []))
 
     def test_columns_of_conll_u(self):
         tagged = tag_data.read(
@@ -364,7 +364,7 @@ class TagFlagsTest(absltest.TestCase):
                     (tagged.words, tagged.tags), ([['a']], [['S-X']])
                 )
             unknown = task.unknown
-            self.assertEqual((unknown.words, unknown.tags), ([['a']], None))
+            self.assertEqual((unknown.words, unknown.tags), ([['a']], []))
 
     def test_what_windows_hold(self):
         loaded = infoword_tf.load(finetuning.init())

@@ -52,8 +52,8 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
     def test_the_table(self):
         encoded, vectors_of = collections.Counter(), models.vectors_of
 
-        def counted(*choices):
-            encode, similarity = vectors_of(*choices)
+        def counted(*choices, **named):
+            encode, similarity = vectors_of(*choices, **named)
 
             def called(texts, role):
                 encoded.update(texts)
@@ -148,7 +148,7 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
         seen = set()
         for count in (2, 4):
             with mock.patch.object(
-                models, 'vectors_of', lambda *choices: (encode, 'cosine')
+                models, 'vectors_of', lambda *_, **__: (encode, 'cosine')
             ):
                 done = self.run_it('--score=margin', '--languages=deu',
                                    f'--neighbours={count}')  # fmt: skip

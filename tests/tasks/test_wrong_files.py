@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from absl.testing import parameterized
 
 from infoword_tf import errors
+from infoword_tf.data import glue_layout
 from infoword_tf.evaluation import bitext, retrieval, sts
-from tasks import glue_layout, probe, squad_data, words
+from tasks import probe, squad_data, words
 from tests import places
 from tests.refused import refused
 from tests.tasks.squad_files import asked, contents

@@ -1,4 +1,4 @@
-"""tasks.glue_layout on small files of GLUE's layout, and on TFDS's."""
+"""data.glue_layout on small files of GLUE's layout, and on TFDS's."""
 
 import contextlib
 import io
@@ -9,8 +9,8 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from absl.testing import parameterized
 
+from infoword_tf.data import glue_layout
 from infoword_tf.evaluation import measures
-from tasks import glue_layout
 from tests import places
 from tests.data import datasets, texts
 from tests.refused import refused
