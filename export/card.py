@@ -20,7 +20,7 @@ from infoword_tf.choices import by_language, values_of
 from infoword_tf.config import Config
 from infoword_tf.critics import CRITICS
 from infoword_tf.objectives import TABLE, decided
-from infoword_tf.objectives.row import Vector
+from infoword_tf.objectives.objective import Vector
 from infoword_tf.text.layout import layout_of
 
 from . import signatures as limits

@@ -155,13 +155,12 @@ def read(name: str, data_dir: str, split: str) -> labelling.TableExamples:
         )
         # TFDS has GLUE's numbers, which restore the order.
         place = table.names.index('idx')
-        lines = sorted(table.rows, key=lambda line: int(line[1][place]))
+        lines = sorted(table.rows, key=lambda line: int(line[1][place] or 0))
         table = table._replace(rows=iter(lines))
     else:
         table = _open_file(task, pathlib.Path(data_dir), split)
-    text, pair, label = columns
-    if split.startswith('test'):
-        label = None
+    text, pair, named = columns
+    label = None if split.startswith('test') else named
     examples = labelling.examples_of(
         table, labelling.TableColumns(text, pair, label, task.regress)
     )

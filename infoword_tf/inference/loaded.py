@@ -90,7 +90,8 @@ class Loaded:
         self.classes, self.reader = Classes(states), Reader(states)
         self.tagger, self.cross = Tagger(states), PairScores(states)
         self.by_critic = {
-            name: _answer(methods)(states)
+            # mypy takes the class for one of its objects.
+            name: _answer(methods)(states)  # type: ignore[arg-type]
             for name, critic in CRITICS.items()
             if (methods := critic.answer()) is not None
         }
