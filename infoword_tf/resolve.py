@@ -45,8 +45,8 @@ from infoword_tf.objectives import (
 )
 from infoword_tf.plan import Plan, ViewPlan, make_plan
 from infoword_tf.vector_choice import (
-    activation_of,
     sides_of,
+    transform_of,
     vector_fields,
     vector_of,
 )
@@ -305,7 +305,7 @@ def resolve_rows(
                 values[name] = defaults.get(values[other], setting.default)
     for row in rows:
         if rows[row].settings.get('transform'):
-            rows[row].settings['transform_activation'] = activation_of(started)
+            rows[row].settings.update(transform_of(started))
     for flag in choices.settings:
         if flag not in known:  # of adapters
             continue

@@ -131,7 +131,7 @@ def vector_fields(
             width=width,
             sides=sides,
             blanks=_heads(started),
-            activation=activation_of(started),
+            transform=transform_of(started),
         )
         entry = CRITICS[vector.critic].decide(vector.head, start).written()
     return {**fields, 'critics': {vector.critic: entry}}
@@ -144,10 +144,12 @@ def _heads(started: Config | None) -> list[Mapping[str, Any]]:
     return [rows[name].settings for name in names if name in rows]
 
 
-def activation_of(started: Config | None) -> str | None:
-    """Returns the activation of the transform; None: the encoder's."""
+def transform_of(started: Config | None) -> dict[str, Any]:
+    """Returns how the transform of --init computes; None: as the encoder."""
     transforms = (x for x in _heads(started) if x.get('transform'))
-    return next((x.get('transform_activation') for x in transforms), None)
+    first = next(transforms, {})
+    names = 'transform_activation', 'transform_epsilon'
+    return {name: first.get(name) for name in names}
 
 
 def _beginning_as(row: str) -> list[str]:

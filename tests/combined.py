@@ -54,6 +54,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     'stride': (16,),
     'subsample': (0.001,),
     'transform_activation': ('relu',),
+    'transform_epsilon': (0.01,),
     'teacher': ('nowhere',),
     'temperature': (0.2,),
     'window': (2,),

@@ -567,6 +567,8 @@ class DocumentsTest(absltest.TestCase):
                 'label.classes', 'label.multilabel', 'span.biases', 'span.null',
                 'mlm.transform_activation', 'mmlm.transform_activation',
                 'tlm.transform_activation', 'overlap.transform_activation',
+                'mlm.transform_epsilon', 'mmlm.transform_epsilon',
+                'tlm.transform_epsilon', 'overlap.transform_epsilon',
                 'tag.classes', 'soft_tag.temperature',
                 'soft.temperature',
                 'soft_span.temperature', 'patience.width', 'embed.width',

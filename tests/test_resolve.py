@@ -494,18 +494,20 @@ class DefaultsTest(parameterized.TestCase):
 
     def test_a_transform_goes_on_with_its_activation(self):
         started = config_of('mlm', settings={'mlm.transform': True})
-        started.rows['mlm'].settings['transform_activation'] = 'relu'
+        form = {'transform_activation': 'relu', 'transform_epsilon': 0.01}
+        started.rows['mlm'].settings.update(form)
         for row in 'mlm', 'mmlm':
-            for transform, expected in (True, 'relu'), (False, None):
+            for transform, expected in (True, form), (False, {}):
                 choices = ModelChoices(
                     row, settings={f'{row}.transform': transform}
                 )
                 actual = resolve(choices, started).rows[row].settings
-                self.assertEqual(actual['transform_activation'], expected)
+                for name in form:
+                    self.assertEqual(actual[name], expected.get(name))
         settings = {'simcse.critic': 'lexical', 'sentences.pairs': 2}
         choices = ModelChoices('simcse', settings=settings)
         [lexical] = resolve(choices, started).config(V).critics.values()
-        self.assertEqual(lexical['transform_activation'], 'relu')
+        self.assertEqual({x: lexical[x] for x in form}, form)
 
     @parameterized.parameters(
         # Without the transform there is no bias that makes weights 0.

@@ -28,15 +28,15 @@ class Start(NamedTuple):
         width: D.
         sides: settings of the two sides of pairs; {}: no pairs are read.
         blanks: settings of the rows of --init that fill masks.
-        activation: activation of their output transform; None: the encoder's,
-            or no transform.
+        transform: activation and epsilon of their output transform, by name;
+            None: the encoder's, or no transform.
     """
 
     config: Config | None = None
     width: int = 0
     sides: Mapping[str, Any] = {}
     blanks: Sequence[Mapping[str, Any]] = ()
-    activation: str | None = None
+    transform: Mapping[str, Any] = {}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -50,6 +50,7 @@ class LexicalConfig(HeadConfig):
         transform: whether states go through BERT's output transform.
         transform_activation: name in layers.pointwise.FORMS; None: the
             encoder's.
+        transform_epsilon: epsilon of the norm; None: the encoder's.
         activation: name in layers.lexical.ACTIVATIONS, of the largest scores.
         top_k: number of weights of a text that stay, the largest; None: all.
     """
@@ -59,6 +60,7 @@ class LexicalConfig(HeadConfig):
     activation: str = 'log1p_relu'
     top_k: int | None = None
     transform_activation: str | None = None
+    transform_epsilon: float | None = None
 
 
 class LexicalCritic(Critic):
@@ -133,9 +135,7 @@ class LexicalCritic(Critic):
         # An output layer without a transform has no bias: of texts, nearly all
         # tokens weigh more than 0.
         transform = any(head.get('transform') for head in start.blanks)
-        new = LexicalConfig(
-            VOCABULARY, transform, transform_activation=start.activation
-        )
+        new = LexicalConfig(VOCABULARY, transform, **start.transform)
         if terms == TOKENS or (terms == AS_INIT and not transform):
             new = LexicalConfig(TOKENS, activation='relu')
         return dataclasses.replace(new, top_k=top_k or None)

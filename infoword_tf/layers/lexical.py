@@ -57,6 +57,7 @@ class Lexical(Transformed, Layer):
         transform: whether states go through BERT's output transform.
         transform_activation: activation of the transform, in
             layers.pointwise.FORMS; None: the encoder's.
+        transform_epsilon: epsilon of the norm; None: the encoder's.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Lexical(Transformed, Layer):
         head: str = VOCABULARY,
         transform: bool = False,
         transform_activation: str | None = None,
+        transform_epsilon: float | None = None,
         activation: str = 'log1p_relu',
         top_k: int | None = None,
         left_out: Sequence[int] = (),
@@ -74,7 +76,8 @@ class Lexical(Transformed, Layer):
         """Sets how weights are computed.
 
         Args:
-            encoder, head, transform, transform_activation: attributes.
+            encoder, head, transform, transform_activation, transform_epsilon:
+                attributes.
             activation: name in ACTIVATIONS.
             top_k: number of weights that stay, the largest, and of equal ones
                 those of the lowest ids; None: all.
@@ -87,6 +90,7 @@ class Lexical(Transformed, Layer):
         self.left_out = list(left_out)
         self.encoder, self.head, self.transform = encoder, head, transform
         self.transform_activation = transform_activation
+        self.transform_epsilon = transform_epsilon
         self.activation, self.top_k = activation, top_k
 
     def build(self) -> None:

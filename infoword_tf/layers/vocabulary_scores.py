@@ -221,12 +221,14 @@ class Transformed:
         compute_dtype: Keras' name of it.
         transform_activation: name in layers.pointwise.FORMS; None: the
             encoder's.
+        transform_epsilon: epsilon of the norm; None: the encoder's.
         token_bias: [V] float32.
     """
 
     encoder: Any
     compute_dtype: str
     transform_activation: str | None = None
+    transform_epsilon: float | None = None
 
     def make_transform(self) -> None:
         """Makes the weights; with biases where the encoder has biases."""
@@ -253,5 +255,6 @@ class Transformed:
             form=self.transform_activation or sizes['activation'],
             key=key,
         )
-        scale = Norm(self.gamma, self.beta, sizes['epsilon'])
+        epsilon = self.transform_epsilon or sizes['epsilon']
+        scale = Norm(self.gamma, self.beta, epsilon)
         return pointwise.norm(x, scale, dtype=self.compute_dtype, key=key)

@@ -274,6 +274,13 @@ class MaskedTokens(VocabularyTokens):
         needs=('transform', True),
         decided_by='the head of --init',
     )
+    transform_epsilon: float = setting(
+        None,
+        "Epsilon of the norm of the transform; the encoder's.",
+        kind=float,
+        needs=('transform', True),
+        decided_by='the head of --init',
+    )
 
     def build(self) -> None:
         """Makes the weights of `transform`."""

@@ -180,25 +180,28 @@ class MaskedWordsHead(WordsHead):
     def _missed(
         self, loaded: Loaded, settings: Settings, kind: str
     ) -> str | None:
-        """Names the activation of transformers, unless the row has the same."""
+        """Names what the transform of transformers has instead, or None."""
         known, theirs = ARCHITECTURES[kind], loaded.encoder.arguments
         activation = self._activation(loaded, settings)
         if activation is None:
             return None
+        epsilon = settings.get('transform_epsilon') or theirs['epsilon']
+        if epsilon != theirs['epsilon']:
+            return f'{theirs["epsilon"]}, not {epsilon}, in its norm'
         missed = theirs['activation']
         if known.fills_by is not None:
             key, default = known.fills_by
             if key is not None:
                 return None
             missed = known.activations.get(default, missed)
-        return None if missed == activation else missed
+        return None if missed == activation else f'the activation {missed}'
 
     def why(self, loaded: Loaded, row: str, kind: str) -> str:
         """Overrides `PublicHead.why`."""
         missed = self._missed(loaded, settings_of(loaded, row), kind)
         if not missed:
             return ''
-        return f' (there the activation of its transform is {missed})'
+        return f' (there its transform has {missed})'
 
     def write(self, folder: PublicFolder, row: str) -> None:
         """Overrides `PublicHead.write`."""

@@ -109,23 +109,18 @@ def read(folder: pathlib.Path) -> EncoderSource:
     if name == 'Electra' and not encoder.arguments.get('embedding_width'):
         naming = EQUAL_WIDTHS
     heads = read_heads(PublicConfig(values, encoder, str(path)))
-    if preset.fills:
+    if MASKED_WORDS in heads:
         row, of_row = heads[MASKED_WORDS]
-        form = {'transform_activation': preset.fills}
+        form = {'transform_epsilon': _EPSILON}
+        if preset.fills:
+            form['transform_activation'] = preset.fills
         heads[MASKED_WORDS] = ReadHead(row, {**of_row, **form})
-    tensors, tokenizer = _open(folder), _tokenizer(folder, preset, encoder)
-    epsilon = encoder.arguments['epsilon']
-    if epsilon != _EPSILON and any('masked_lm_head' in x for x in tensors):
-        tokenizer.notes.append(
-            f'the norm of the head that fills masks adds {epsilon} to '
-            f'variances, in KerasHub {_EPSILON}'
-        )
     return EncoderSource(
         where=str(folder),
         naming=naming,
-        tensors=tensors,
+        tensors=_open(folder),
         encoder=encoder,
-        tokenizer=tokenizer,
+        tokenizer=_tokenizer(folder, preset, encoder),
         layout=ARCHITECTURES[preset.kind].layout,
         heads=heads,
         labels=labels,

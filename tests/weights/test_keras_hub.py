@@ -18,9 +18,6 @@ from tests.oracles import frozen, keras_hub
 from tests.refused import refused
 
 NEAR = 1e-5
-# The norm of this head has the encoder's epsilon here, there 1e-5; states of
-# these models are small.
-NEAR_OTHER_EPSILON = 1e-2
 # Names of the oracle's folders: class and task.
 FOLDERS = tuple(
     f'{case}/{task}'
@@ -106,12 +103,9 @@ class KerasHubTest(parameterized.TestCase):
                 actual = loaded.classes.class_scores(
                     ids, tf.constant([ids.shape[1]]), None
                 )
-            epsilon = loaded.encoder.arguments['epsilon']
-            other = 'mlm' in loaded.config.rows and epsilon != 1e-5
             np.testing.assert_allclose(
-                actual[0], self.known[f'{name}/answer/{i}'],
-                atol=NEAR_OTHER_EPSILON if other else NEAR,
-            )  # fmt: skip
+                actual[0], self.known[f'{name}/answer/{i}'], atol=NEAR
+            )
 
     def test_a_preset_is_loaded_as_it_is(self):
         folder = self.copied('roberta/TextClassifier')

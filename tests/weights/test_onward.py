@@ -173,6 +173,31 @@ class OnwardTest(places.Folder, parameterized.TestCase):
             inner = config.get('intermediate_size', config.get('d_inner'))
             self.assertEqual(inner, 4 * first.encoder.width)
 
+    def test_a_head_with_an_epsilon_of_its_own(self):
+        """Scores follow it; transformers has the encoder's alone."""
+        workdir = workdirs.write(
+            self.folder / 'own', ('mlm',), 'transformer',
+            settings={'mlm.transform': True},
+        )  # fmt: skip
+        first, config = infoword_tf.load(workdir), Config.read(workdir)
+        config.rows['mlm'].settings['transform_epsilon'] = 0.5
+        config.write(workdir)
+        other, out = infoword_tf.load(workdir), self.folder / 'out'
+        x = np.random.default_rng(0).normal(size=(1, 2, first.encoder.width))
+        rows = [model.model.objectives['mlm'] for model in (first, other)]
+        one, two = (
+            (row.transformed(np.float32(x)) - row.beta).numpy()[0]
+            for row in rows
+        )
+        ratios = two / one  # sqrt(v / (v + 0.5)), v the variance of a token
+        self.assertLess(ratios.max(), 0.99)
+        np.testing.assert_allclose(ratios, ratios[:, :1] + 0 * ratios, 1e-3)
+        out.mkdir()
+        reason = 'there its transform has 1e-12, not 0.5, in its norm'
+        self.assertIn(
+            f'the row mlm ({reason})', huggingface.write(out, other)
+        )
+
     @parameterized.parameters(
         ('modern', {}, None),
         ('modern', {'activation': 'silu'}, 'gelu_tanh'),
@@ -195,7 +220,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         out.mkdir()
         dropped = huggingface.write(out, first)
         if sizes.get('embedding_width'):
-            reason = 'there the activation of its transform is gelu_erf'
+            reason = 'there its transform has the activation gelu_erf'
             self.assertIn(f'the row mlm ({reason})', dropped)
             return
         # As transformers 5 spells the form with tanh.
