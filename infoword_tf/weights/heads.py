@@ -180,7 +180,7 @@ class MaskedWordsHead(WordsHead):
     def _missed(
         self, loaded: Loaded, settings: Settings, kind: str
     ) -> str | None:
-        """Names what the transform of transformers has instead, or None."""
+        """Names the other part of the transform of transformers, or None."""
         known, theirs = ARCHITECTURES[kind], loaded.encoder.arguments
         activation = self._activation(loaded, settings)
         if activation is None:

@@ -111,7 +111,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
     heads = read_heads(PublicConfig(values, encoder, str(path)))
     if MASKED_WORDS in heads:
         row, of_row = heads[MASKED_WORDS]
-        form = {'transform_epsilon': _EPSILON}
+        form: dict[str, Any] = {'transform_epsilon': _EPSILON}
         if preset.fills:
             form['transform_activation'] = preset.fills
         heads[MASKED_WORDS] = ReadHead(row, {**of_row, **form})
