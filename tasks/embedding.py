@@ -292,7 +292,7 @@ def by_language(languages: Sequence[str]) -> Callable[..., dict[str, float]]:
     return measure
 
 
-class Inputs(NamedTuple):
+class PromptedTexts(NamedTuple):
     """Texts of both models by split, after prompts.
 
     Attributes:
@@ -306,9 +306,9 @@ class Inputs(NamedTuple):
     vectors: dict[str, np.ndarray]
 
 
-def inputs_of(teacher: Embedder, splits: Mapping[str, Texts]) -> Inputs:
+def inputs_of(teacher: Embedder, splits: Mapping[str, Texts]) -> PromptedTexts:
     """Computes the teacher's vectors of the texts of `read`."""
-    inputs = Inputs({}, {}, {})
+    inputs = PromptedTexts({}, {}, {})
     for split, texts in splits.items():
         sentences = texts.sentences
         number = {sentence: i for i, sentence in enumerate(sentences)}
@@ -323,7 +323,7 @@ def inputs_of(teacher: Embedder, splits: Mapping[str, Texts]) -> Inputs:
 def examples_of(
     teacher: Embedder,
     started: 'Loaded',
-    inputs: Inputs,
+    inputs: PromptedTexts,
     rows: Iterable[str],
     length: int,
 ) -> tuple[dict[str, 'Examples'], str]:

@@ -36,6 +36,7 @@ NOT_COPIED = (
 LEAST, TIMES = 60, 3
 # Tests of a file or folder besides its mirror and the folder of its room.
 ALSO = {
+    'infoword_tf/__main__.py': 'test_program',
     'infoword_tf/__init__.py': 'inference/test_loaded test_train',
     'infoword_tf/adapters.py': 'weights/test_peft',
     'infoword_tf/checkpoint.py': 'test_contract test_resume',
@@ -68,6 +69,7 @@ ALSO = {
     'infoword_tf/vector_choice.py': 'test_resolve critics/test_critics',
     'infoword_tf/settings.py': 'test_config test_complaints',
     'infoword_tf/sizes.py': 'test_resolve',
+    'infoword_tf/tensors.py': 'test_house',
     'infoword_tf/text': 'weights/test_added',
     'infoword_tf/training/begin.py': 'test_complaints',
     'infoword_tf/training/distribution.py': 'test_workers',

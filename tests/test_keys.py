@@ -163,7 +163,7 @@ def of_pairs(folder, a, b, languages, second, moved, where):
     if moved:
         a, b = (*a[:-1], a[-1] + b[0]), ('', *b[1:])
     return text_pairs.fingerprint_of([
-        text_pairs.Columns(where, [list(a), list(b)], 0, languages),
+        text_pairs.Columns(where, [list(a), list(b)], 0, languages or ()),
         *([text_pairs.Columns('x', [['c'], ['d']], 0)] * second),
     ])  # fmt: skip
 
@@ -416,7 +416,7 @@ OTHERS = {
         'a name in a graph',
     'infoword_tf/text/vocabulary.py sample': 'which texts are learned from',
     'tasks/embedding.py _once': 'equal sentences',
-    'tasks/embedding.py prepare': 'of `Embedder.key`',
+    'tasks/embedding.py examples_of': 'of `Embedder.key`',
     'tasks/embedding.py tokenizer_of': 'of `open_tokenizer`',
     'tasks/finetune.py write_corpus': 'all of what is written',
     'tasks/finetune.py prepare': 'test_classify: other labels',
@@ -538,7 +538,7 @@ class RecordTest(parameterized.TestCase):
         'activation', 'dropout', 'embedding_width', 'encoder', 'epochs',
         'lower_case', 'mask_share', 'masking', 'memory_length', 'objectives',
         'positions', 'precision', 'relative_buckets', 'shared_layers', 'size',
-        'tokenizer', 'vocab_size', 'warmup_steps',
+        'tokenizer', 'vocab_size',
     )  # fmt: skip
     # These change no weight.
     FREE = (
@@ -552,7 +552,7 @@ class RecordTest(parameterized.TestCase):
 
         def key_of(**changes):
             chosen = dataclasses.replace(RunChoices(workdir='w'), **changes)
-            return record.run_record(chosen, config, 3, 'text', 'vocabulary')
+            return record.run_record(chosen, config, 'text', 'vocabulary')
 
         alike = set()
         for name, (kind, known) in flags_of(RunChoices).items():
@@ -581,7 +581,7 @@ class RecordTest(parameterized.TestCase):
             adapter = AdapterConfig('lora', 2, 4.0, 'x', 'x', digest=digest)
             config = zoo.config('simcse').replace(adapter=adapter)
             records.append(record.run_record(
-                RunChoices(workdir='w', init='base'), config, 3, 'text', 'x'
+                RunChoices(workdir='w', init='base'), config, 'text', 'x'
             ))  # fmt: skip
         different = {k for k, x in records[0].items() if records[1][k] != x}
         self.assertEqual(different, {'adapter'})

@@ -314,8 +314,9 @@ class FlagsTest(absltest.TestCase):
             )
             warmup = chosen.get('warmup_steps', 1)
             return record.run_record(
-                RunChoices(), config, warmup, 'text', 'pieces'
-            )
+                RunChoices(), config, 'text', 'pieces',
+                more={'warmup_steps': warmup},
+            )  # fmt: skip
 
         usual = written()
         for name, value in (

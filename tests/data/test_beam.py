@@ -117,5 +117,5 @@ class BeamTest(absltest.TestCase):
 
     @unittest.skipIf(HAS_BEAM, 'Apache Beam is installed')
     def test_without_beam(self):
-        with self.assertRaisesRegex(errors.UsageError, r'\.\[beam'):
+        with self.assertRaisesRegex(errors.UsageError, r'infoword_tf\[beam'):
             by_beam(self.folder / 'out')

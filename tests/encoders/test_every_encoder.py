@@ -376,7 +376,7 @@ class StatesTest(EagerCase):
         if blocks:
             extra['block_ids'] = np.int32(np.arange(10) // [[3], [4], [10]])
         whole = call(name, encoder, ids, **extra)
-        self.assertIsNone(whole.layers)
+        self.assertEmpty(whole.layers)
         for all_layers in (False, True):
             actual = call(
                 name, encoder, ids, places=PLACES, all_layers=all_layers,
@@ -484,7 +484,7 @@ class StatesTest(EagerCase):
     def test_all_layers(self, name):
         encoder, ids = variant(name), make_ids(2, 10)
         plain = run(encoder, ids)
-        self.assertIsNone(plain.layers)
+        self.assertEmpty(plain.layers)
         self.assertIsNone(plain.state)
         actual = run(encoder, ids, all_layers=True)
         self.assertLen(actual.layers, encoder.depth + 1)
@@ -664,7 +664,8 @@ class DropoutTest(EagerCase):
                 ]
                 run(encoder, ids, key=dropout.new_key(0, step), **extra)
             for spy, (_, name, count) in zip(spies, SITES[kind], strict=True):
-                dropping = [c for c in spy.call_args_list if 'rate' in c.kwargs]
+                dropping = [c for c in spy.call_args_list
+                            if c.kwargs.get('rate')]  # fmt: skip
                 self.assertLen(dropping, count, name)
                 for call in dropping:
                     self.assertEqual(call.kwargs['rate'], 0.1)

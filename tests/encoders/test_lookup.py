@@ -29,7 +29,7 @@ class LookupTest(parameterized.TestCase):
         )
         # Of layers there are all states, whatever the places.
         np.testing.assert_array_equal(actual.layers[0], expected)
-        self.assertIsNone(run(encoder, IDS).layers)
+        self.assertEmpty(run(encoder, IDS).layers)
 
     def test_weights_of_pieces(self):
         """The state of a token is its embedding times its weight."""

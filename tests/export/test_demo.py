@@ -119,7 +119,7 @@ class CommandTest(command.Checks, absltest.TestCase):
                 ((model, '--documents=a.jsonl'), 'there is no such file'),
                 ((), '--model is missing: name an exported model, DIR/1'),
                 ((f'--model={self.folder}',), 'is no version of an export'),
-                ((model,), r"pip install -e '\.\[demo\]'"),
+                ((model,), r"pip install 'infoword_tf\[demo\]'"),
             ):
                 done = command.run(demo, *arguments)
                 self.assert_complains(done, message)
