@@ -561,12 +561,6 @@ class RecordTest(parameterized.TestCase):
             if key_of(**changed) == key_of():
                 alike.add(name)
         self.assertEqual(alike, {*self.LED_TO, *self.FREE})
-        # With --best an evaluation is one of those that choose the weights.
-        actual = [
-            key_of(best=True, eval_every=every).get('eval_every')
-            for every in (3, 4)
-        ]
-        self.assertEqual(actual, [3, 4])
         # The order in which weights are typed is of no matter.
         one, two = (
             key_of(corpus_weights=weights)['corpus_weights']

@@ -257,6 +257,8 @@ class TrainTest(places.Folder, absltest.TestCase):
             '--encoder=transformer', '--learning_rate=0.3', '--warmup_steps=0',
             '--eval_every=1', '--best', '--patience_evals=2',
         )  # fmt: skip
+        # An evaluation is one of those that choose the weights.
+        self.assertEqual(Config.read(workdir).run['eval_every'], 1)
         lines = records(workdir)
         self.assertLen(lines, 3)
         for line in lines:
