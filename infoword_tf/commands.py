@@ -263,7 +263,7 @@ def require(values: Mapping[str, Any], **needed: str) -> list[Any]:
 
     Args:
         values: choices by name.
-        needed: what each flag names, for the message.
+        needed: meaning of each flag, for the message, by name.
 
     Raises:
         UsageError: a flag has no value.

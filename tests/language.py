@@ -67,6 +67,10 @@ NO_NOUNS = frozenset(
     whatever when where whether which while who whose why with without
     """.split()
 ) - {'an', 'another'}
+# Neither does what a docstring says of an argument begin with these.
+NO_BEGINNINGS = frozenset(
+    'as at by for from how in of see to what where which with'.split()
+)
 # Their nouns stand elsewhere. Relative `that` is none of them.
 PRONOUNS = frozenset(
     """
@@ -99,8 +103,8 @@ def complaints(path: pathlib.Path, prose: bool = True) -> Iterator[str]:
     """Lists what breaks a rule in a file of Python.
 
     Args:
-        path: of the file.
-        prose: whether first lines of docstrings are looked at.
+        path: the file.
+        prose: whether docstrings are read, too.
 
     Yields:
         Lines `PATH:LINE: RULE: what breaks it`.
@@ -108,7 +112,7 @@ def complaints(path: pathlib.Path, prose: bool = True) -> Iterator[str]:
     for node in ast.walk(parsed(path)):
         kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
         if prose and isinstance(node, kinds):
-            for rule, words in _first_line(node):
+            for rule, words in (*_first_line(node), *_arguments(node)):
                 yield f'{path}:{node.lineno}: {rule}: {words}'
         for name in _bound(node):
             if name.strip('_') in NAMES:
@@ -150,6 +154,18 @@ def _first_line(node: ast.AST) -> Iterator[tuple[str, str]]:
         yield f'pronoun {", ".join(pronouns)}', line
     elif phrase := PHRASES.search(line):
         yield f'pronoun {phrase[0]}', line
+
+
+def _arguments(node: ast.AST) -> Iterator[tuple[str, str]]:
+    section = ''
+    for line in (ast.get_docstring(node) or '').splitlines():
+        if named := re.fullmatch(r'([A-Z]\w+):', line):
+            section = named[1]
+        told = re.match(r' {4}[\w*, ]+: ([A-Za-z]+)', line)
+        if told and section in ('Args', 'Attributes') and (
+            told[1].lower() in NO_BEGINNINGS
+        ):
+            yield 'no noun for an argument', line.strip()
 
 
 def _bound(node: ast.AST) -> Iterator[str]:

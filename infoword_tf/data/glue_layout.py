@@ -27,15 +27,15 @@ class GlueTask(NamedTuple):
     """One of GLUE's tasks.
 
     Attributes:
-        folder: in GLUE's data.
-        columns: of the first text, the second (or None) and the label.
+        folder: name in GLUE's data.
+        columns: names of the first text, the second (or None) and the label.
         measures: names in `measures.MEASURES`; the first selects the weights.
-        labels: as GLUE writes them, in the order of their numbers; empty for
+        labels: GLUE's words for them, in the order of their numbers; empty for
             scores.
-        names: of the labels for people, if TFDS has other labels.
-        tfds_columns: as `columns`, if TFDS has other names.
-        files: by split, possible names of the file in `folder`.
-        tfds_splits: by split.
+        names: words of the labels for people, if TFDS has other labels.
+        tfds_columns: `columns`, if TFDS has other names.
+        files: possible names of the file in `folder`, by split.
+        tfds_splits: names of the splits in TFDS, by split.
         header: columns of training and dev files without a header line.
         has_broken_lines: whether the training file has lines with too few
             cells, which are left out.
@@ -134,7 +134,7 @@ def read(name: str, data_dir: str, split: str) -> labelling.TableExamples:
     """Reads a split of a task.
 
     Args:
-        name: of the task.
+        name: name of the task.
         data_dir: the folder that holds CoLA/, RTE/ and so on, or `tfds:glue`.
         split: 'train', 'dev' or 'test'; of MNLI also 'dev_mm' and 'test_mm',
             of mismatched genres.
