@@ -62,8 +62,8 @@ class Benchmark(NamedTuple):
     """A table of benchmarks/tables/.
 
     Attributes:
-        title: in the plot; None: too many lines for the plot.
-        module: of the benchmark.
+        title: name in the plot; None: left out, for it has too many lines.
+        module: name of the benchmark's module in benchmarks/.
         typed: flags.
         quick: further flags with --quick; None: left out.
         full: further flags without --quick.
@@ -167,10 +167,10 @@ class Expected(NamedTuple):
     """A line of the table of all processors.
 
     Attributes:
-        title: what is done.
-        table: in BENCHMARKS.
-        group, name: of the contestant.
-        peer: with which it is compared.
+        title: name of the work that is measured.
+        table: key of BENCHMARKS.
+        group, name: group and name of the contestant.
+        peer: name of the contestant that it is compared with.
         peer_is: the peer, for people.
     """
 
@@ -534,8 +534,8 @@ def expected_lines(
     """Replaces the column of a machine; formats the columns of all kinds.
 
     Args:
-        path: of the remembered columns, cells by line by kind.
-        machine, results: of this run.
+        path: file of the remembered columns: by kind, cells by line.
+        machine, results: facts of the machine, and results, of this run.
     """
     columns = kept.read_json(path) if path.exists() else {}
     kind = f'{machine["instructions"]}, {machine["cores"]} cores'
@@ -572,7 +572,7 @@ def render(
     """Writes all tables, the plot and, of the first page, README's sentence.
 
     Args:
-        results: by table.
+        results: result of each table, by name.
         machine: that they were measured on.
         tables: a folder with the pages.
         speed: the page with the table of all processors.

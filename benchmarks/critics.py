@@ -114,9 +114,9 @@ class Result(NamedTuple):
     """A trained critic, measured.
 
     Attributes:
-        scores: by search ('model', 'hybrid', 'bm25'), nDCG@10.
-        costs: by search and name in COSTS.
-        mi, ceiling: of held-out pairs, nats.
+        scores: nDCG@10 by search ('model', 'hybrid', 'bm25').
+        costs: costs by search and name in COSTS.
+        mi, ceiling: bound and ceiling of the MI of held-out pairs, nats.
         steps: updates.
     """
 

@@ -62,10 +62,10 @@ def draw_worth(
     """Draws scores of runs over nats into one PNG.
 
     Args:
-        points: by flagfile, by time of training, held-out MI as a share of the
-            ceiling (the mean over rows) and a score.
+        points: held-out MI as a share of the ceiling (the mean over rows) and
+            a score, for each time of training in order, by flagfile.
         levels: scores that have no MI to compare, which are lines.
-        worth: what the score is, in words.
+        worth: name of the score, for people.
     """
     from matplotlib import ticker
 

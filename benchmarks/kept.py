@@ -25,8 +25,8 @@ class Used(NamedTuple):
     """Resources that a process and all child processes have used.
 
     Attributes:
-        seconds: of processors.
-        bytes: of memory at most, of the largest process or of all.
+        seconds: processor time.
+        bytes: peak of memory, of the largest process or of all.
     """
 
     seconds: float

@@ -99,8 +99,8 @@ class Group(NamedTuple):
 
     Attributes:
         task: a key of LEVELS.
-        folder: of the runs.
-        command: of tasks/.
+        folder: folder of the runs.
+        command: name of the command in tasks/.
         seeds: 0, 1, ...
         typed: flags.
     """

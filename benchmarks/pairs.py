@@ -45,9 +45,9 @@ class Measure(NamedTuple):
     """A measure of vectors.
 
     Attributes:
-        name: for people.
+        name: name for people.
         scores: a model -> [n, ...], of each query or scored pair.
-        value: of such scores.
+        value: function that makes one number of such scores.
     """
 
     name: str
@@ -199,10 +199,11 @@ def bootstrap(
 
     Args:
         before: [n, ...] scores.
-        after: by seed of a run, likewise; their mean value counts.
-        value: of scores.
-        draws: of n with replacement.
-        seed: of the draws.
+        after: scores of each run, one a seed, of the same form; the mean of
+            their values counts.
+        value: function that makes one number of scores.
+        draws: number of draws, each of n with replacement.
+        seed: seed of the draws.
     """
     rng = np.random.default_rng(seed)
     differences = []

@@ -45,7 +45,7 @@ def shown(values: Sequence[float], digits: int | None = None) -> str:
     """Writes the median of values, with the lowest and highest of several.
 
     Args:
-        values: at least one.
+        values: one or more values.
         digits: after the point; None: three significant digits.
     """
     middle = statistics.median(values)
@@ -128,7 +128,7 @@ def percentile(row: Mapping[str, Any], which: int) -> str:
     """Writes a percentile of milliseconds, of many turns.
 
     Args:
-        row: of a record; may have `percentiles`, in seconds.
+        row: row of a record; may have `percentiles`, in seconds.
         which: 0: p50, 1: p99.
     """
     if 'percentiles' in row:

@@ -354,10 +354,10 @@ def compete(
     """Trains both sides with each seed: a record of `turns`.
 
     Args:
-        choices: of the command.
-        group: of the lines.
+        choices: choices of the command.
+        group: group of the lines.
         compiled: whether the peer is trained compiled, too.
-        critic: of pairs.
+        critic: name of the critic that is trained on pairs.
 
     Raises:
         UsageError: the peer is not installed.

@@ -41,7 +41,7 @@ class Served:
     """A process that answers each line of JSON with another line.
 
     Attributes:
-        name, group: in tables; ratios are within a group.
+        name, group: name and group in tables; ratios are within a group.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Whole:
     """A command that is run once a turn.
 
     Attributes:
-        name, group: as in `Served`.
+        name, group: name and group in tables, see `Served`.
         facts: empty.
     """
 
@@ -191,9 +191,9 @@ def compete(
     """Runs contestants in turn.
 
     Args:
-        contestants: of different names in a group.
-        unit: of the amounts of answers.
-        requests: to all contestants, round by round.
+        contestants: contestants, whose names differ within a group.
+        unit: unit of the amounts of answers.
+        requests: requests to all contestants, one a round.
         warm_up: rounds that do not count.
         answered: called with the answers of a round.
 
@@ -248,10 +248,10 @@ def ways_of(
     """Runs the contestants that a benchmark serves; returns a record.
 
     Args:
-        name: of the benchmark's module.
+        name: name of the benchmark's module.
         ways: values of --serve, or a mapping of values to names in tables.
         typed: other flags.
-        unit: as in `compete`.
+        unit: unit of the amounts, see `compete`.
         rounds: number of turns.
     """
     names = ways if isinstance(ways, Mapping) else {w: w for w in ways}

@@ -27,7 +27,7 @@ def rows_of(objectives: str) -> dict[str, float]:
     """Returns the weight of each row that has one.
 
     Args:
-        objectives: as `--objectives` of the trainer.
+        objectives: value of `--objectives` of the trainer.
 
     Raises:
         ValueError: it names no rows.
@@ -393,7 +393,7 @@ def block_operations(b: int, t: int, queries: int, d: int) -> int:
     Args:
         b: B.
         t: T.
-        queries: how many tokens of a sequence are queries.
+        queries: number of tokens of a sequence that are queries.
         d: D.
     """
     keys_and_values = t * d * 2 * d

@@ -108,7 +108,7 @@ class FineTuning(NamedTuple):
     """Settings of fine-tuning on a task of GLUE.
 
     Attributes:
-        examples: to train on at most.
+        examples: largest number of examples to train on.
         epochs: over the examples.
     """
 

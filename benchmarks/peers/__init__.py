@@ -28,10 +28,10 @@ def start(
     """Starts a process that encodes texts.
 
     Args:
-        kind: in `side.SIDES`.
-        path: of the model, in the side's format.
-        name: in tables; None: the kind.
-        threads: of the process.
+        kind: key of `side.SIDES`.
+        path: path of the model, in the side's format.
+        name: name in tables; None: the kind.
+        threads: number of threads of the process.
         more: further numbers for the side.
     """
     ours = kind in OURS
@@ -53,7 +53,7 @@ def in_turns(
 
     Args:
         sides: compared with the first.
-        batches: of texts, one a round.
+        batches: batches of texts, one a round.
         warm_up: rounds that are not counted.
 
     Returns:

@@ -248,9 +248,9 @@ def at_once(
 
     Args:
         run: answers a list of texts.
-        texts: of the requests, in turn.
+        texts: texts of the requests, in turn.
         clients: number of clients.
-        seconds: of the measurement, after a fifth of that to warm up.
+        seconds: time of the measurement, after a fifth of that to warm up.
         batchers: threads that batch requests; 0: each client calls `run`.
 
     Returns:
