@@ -161,9 +161,9 @@ def _arguments(node: ast.AST) -> Iterator[tuple[str, str]]:
     for line in (ast.get_docstring(node) or '').splitlines():
         if named := re.fullmatch(r'([A-Z]\w+):', line):
             section = named[1]
-        told = re.match(r' {4}[\w*, ]+: ([A-Za-z]+)', line)
-        if told and section in ('Args', 'Attributes') and (
-            told[1].lower() in NO_BEGINNINGS
+        match = re.match(r' {4}[\w*, ]+: ([A-Za-z]+)', line)
+        if match and section in ('Args', 'Attributes') and (
+            match[1].lower() in NO_BEGINNINGS
         ):
             yield 'no noun for an argument', line.strip()
 
