@@ -1,4 +1,4 @@
-"""Recipes, run from a checkout; `flags/` holds every flagfile."""
+"""Tasks and evaluations as commands; `flags/` holds every flagfile."""
 
 import os
 

@@ -418,8 +418,11 @@ class HouseTest(parameterized.TestCase):
         # A notebook that draws views can then compute.
         ('import os; from infoword_tf import show; '
          "print('KERAS_BACKEND' in os.environ)", 'False'),
+        # Commands are TensorFlow's.
+        ('import os, tasks; os.environ.pop("KERAS_BACKEND"); import export; '
+         "print(os.environ['KERAS_BACKEND'])", 'tensorflow'),
     )  # fmt: skip
-    def test_importing_chooses_no_framework(self, code, printed):
+    def test_importing_chooses_a_framework(self, code, printed):
         done = subprocess.run(
             [sys.executable, '-c', code],
             cwd=ROOT, capture_output=True, text=True, check=True,
