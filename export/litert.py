@@ -415,10 +415,12 @@ def scored(
     """Measures a `Loaded`, or a `Model` of model.py, on labelled texts.
 
     Returns:
-        Metrics of the task by name; of a workdir without a task accuracy,
+        Metrics of the task by name, of those in MEASURES; without one accuracy,
         f1_micro of several labels, or Spearman's correlation of numbers.
     """
-    names = config.task.metrics if config.task else ()
+    metrics = config.task.metrics if config.task else ()
+    # A task may count otherwise, over several examples.
+    names = tuple(name for name in metrics if name in measures.MEASURES)
     labels = config.labels
     if config.task and (glue := glue_layout.TASKS.get(config.task.name)):
         labels = glue.labels  # as its files write them

@@ -8,7 +8,8 @@ names it. Of a new kind the file has
     a class of `Task` with `read`, `examples` and, if need be, other methods
     `run`, a command, which calls `finetune.main`
 
-The shortest is tasks/glue.py.
+The shortest is tasks/glue.py, over texts in a table (tasks/texts.py). The one
+to copy for examples of another kind is tasks/squad.py.
 """
 
 import dataclasses

@@ -392,6 +392,10 @@ class FineTunedTest(parameterized.TestCase):
         )  # fmt: skip
         actual = litert.scored(says, rows, glue)
         self.assertAlmostEqual(actual['accuracy'], 2 / 3)
+        # A task that counts otherwise.
+        task = dataclasses.replace(task, metrics=('right_first',))
+        actual = litert.scored(says, rows, glue.replace(task=task))
+        self.assertEqual([*actual], ['accuracy'])
 
     def test_alone(self):
         """A moved folder, in a process that has not this project."""
