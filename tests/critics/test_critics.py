@@ -11,6 +11,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special
 
+from infoword_tf.critics import CRITICS
 from infoword_tf.critics.lexical import flops
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
@@ -58,6 +59,14 @@ def wide(x):
     x = np.asarray(x, np.float32)
     x = x.reshape(len(x), -1, x.shape[-1])
     return np.pad(x, ((0, 0), (0, 0), (0, D - x.shape[-1])))
+
+
+class TableTest(absltest.TestCase):
+    def test_a_setting_is_of_one_critic(self):
+        """Of two of one name rows would take the later without a word."""
+        names = [name for x in CRITICS.values() for name in x.settings]
+        self.assertGreater(len(names), 9)
+        self.assertCountEqual(names, set(names))
 
 
 class Critics(parameterized.TestCase):
