@@ -1,4 +1,4 @@
-"""What the library calls a tensor."""
+"""The type of tensors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a pair is compared with, and where its mutual information is zero.
+"""Candidates of a pair, and the zero of mutual information.
 
 Candidates are gathered over the replicas, or kept from earlier steps (`Pool`);
 counts of b say what MI a critic has that does not read a (`Statistics`).
