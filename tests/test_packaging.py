@@ -25,7 +25,7 @@ from absl.testing import absltest
 import infoword_tf
 from benchmarks import bench, report
 from infoword_tf import __main__ as program
-from infoword_tf import commands, model
+from infoword_tf import assembly, commands, model
 from infoword_tf.choices import RunChoices
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE, setting_flags
@@ -345,7 +345,7 @@ def count(config, vocabulary):
     """How many weights a model has; none of them is made."""
     with (
         keras.StatelessScope(initialize_variables=False),
-        mock.patch.object(model, 'initialise'),
+        mock.patch.object(assembly, 'initialise'),
     ):
         built = model.Model(config, Specials(2, 3, 4, vocabulary))
     return sum(math.prod(v.shape) for v in built.variables.values())

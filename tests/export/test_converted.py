@@ -10,7 +10,7 @@ from absl.testing import parameterized
 from export import bundle, card, comparison
 from infoword_tf import convert
 from infoword_tf.config import read_exported
-from tasks import sts
+from infoword_tf.evaluation import sts
 from tests.export import answers, workdirs
 from tests.export.converted import KINDS, exported, loaded, workdir
 

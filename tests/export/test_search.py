@@ -99,8 +99,9 @@ class CommandTest(command.Checks, absltest.TestCase):
         program = """if True:
             import sys
             import numpy as np
-            from tasks import retrieval
             import pathlib
+            from infoword_tf.evaluation import models
+            from tasks import retrieval
             embed, _ = models.exported(pathlib.Path(sys.argv[1]), 64)
             np.save(sys.argv[2], embed(['read a csv file', 'zebras']))
             print(sorted({'keras', 'jax', 'tensorflow_text'} & {*sys.modules}))

@@ -134,7 +134,10 @@ class PublicFoldersTest(places.Folder, parameterized.TestCase):
         for critic, id in (
             ('late', 'first_state_not_public'), ('lexical', 'terms_not_public')
         ):  # fmt: skip
-            model.workdir.config = model.config.replace(critic=critic)
+            known = model.config.critics
+            model.workdir.config = model.config.replace(
+                critics={critic: known[critic], **known}
+            )
             with refused(id):
                 sentence_transformers.write(self.folder, model)
 
