@@ -63,7 +63,7 @@ def wide(x):
 
 class TableTest(absltest.TestCase):
     def test_a_setting_is_of_one_critic(self):
-        """Of two of one name rows would take the later without a word."""
+        """Rows would take the later of two, and say nothing."""
         names = [name for x in CRITICS.values() for name in x.settings]
         self.assertGreater(len(names), 9)
         self.assertCountEqual(names, set(names))
