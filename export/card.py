@@ -288,13 +288,17 @@ def _teacher(
 def _signatures(export: Mapping[str, Any]) -> dict[str, Any]:
     """Collects facts about signatures: inputs, outputs, an example request."""
     words, signatures, sections = _words(), export['signatures'], []
+    critics = [critic for critic in CRITICS.values() if critic.card_outputs]
+    outputs_of = {x.signature: x.card_outputs for x in critics}
+    outputs_of |= words['outputs_of']
+    axes = {x.signature: x.card_axes for x in critics} | words['axes']
     for name, outputs in signatures.items():
         kind = 'embed' if 'embed' in name else name
         of = name.removesuffix('_pairs').removesuffix('_query')
-        meanings = words['outputs'] | words['outputs_of'].get(of, {})
+        meanings = words['outputs'] | outputs_of.get(of, {})
         lines = []
         for output, (dtype, *shape) in outputs.items():
-            letters = iter(words['axes'].get(of, 'BT'))
+            letters = iter(axes.get(of, 'BT'))
             sizes = [str(next(letters) if n is None else n) for n in shape]
             meaning = meanings[output].format(
                 masks=limits.MASKS, nowhere=limits.NOWHERE

@@ -306,10 +306,11 @@ def difference(
     """
     sparse = [x for x in expected if x.endswith('/weights')]
     gaps = {x: _weights_gap(x, actual, expected, tolerance) for x in sparse}
+    ids = {x.replace('/weights', '/ids') for x in sparse}
     return gaps | {
         name: _gap(name, actual.get(name), expected, tolerance)
         for name in expected
-        if f'{name.rpartition("/")[0]}/weights' not in sparse
+        if name not in gaps and name not in ids
     }
 
 

@@ -312,10 +312,11 @@ def resolve_rows(
         setting, (row, *_) = known[flag]
         if setting.needs:
             other, needed = setting.needs
-            if rows[row].settings[other] != needed:
+            if rows[row].settings[other] not in needed:
+                either = ' or '.join(map(str, needed))
                 raise UsageError(
                     'setting_without_effect',
-                    f'--{flag} is for --{flag_of(row, other)}={needed}; give '
+                    f'--{flag} is for --{flag_of(row, other)}={either}; give '
                     'both',
                 )
     return rows

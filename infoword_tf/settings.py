@@ -27,7 +27,8 @@ class Setting:
         flag: the flag of an encoder's argument; '': there is no flag.
         free: whether an encoder's argument may differ from the value that the
             weights were trained with.
-        needs: (another setting, its value), else the setting does nothing.
+        needs: (another setting, its values), without one of which the setting
+            does nothing.
         encoder: arguments of the encoder that a value fixes, by value.
         decided_by: name of what decides the setting instead of a flag: other
             flags of a command, or the data.
@@ -44,7 +45,7 @@ class Setting:
     at_most: float | None = None
     flag: str = ''
     free: bool = False
-    needs: tuple[str, Any] | None = None
+    needs: tuple[str, tuple[Any, ...]] | None = None
     encoder: Mapping[Any, Mapping[str, Any]] = dataclasses.field(
         default_factory=dict
     )

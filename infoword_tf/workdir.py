@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from infoword_tf import adapters, checkpoint, errors, files
-from infoword_tf.config import FILE, WEIGHTS, Config, RowConfig
+from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.critics import CRITICS
 from infoword_tf.data.opened import digest_of
 from infoword_tf.encoders import ENCODERS
@@ -204,8 +204,9 @@ class Workdir:
         other = _other_heads(self.config, model.config)
         old, new = self.weights, model.inherited
         old = old.where(lambda path: path.split('/')[0] not in other)
-        rows = self.config.rows
-        sources = {path: _source_path(path, old, rows) for path in new}
+        sources = {
+            path: _source_path(path, old, self.config) for path in new
+        }
         copies = {copy.weight.path for copy in model.copies}
         taken = {path for path in new if sources[path] in old}
         files.assign(
@@ -301,18 +302,20 @@ def _other_heads(old: Config, new: Config) -> set[str]:
 
 
 def _source_path(
-    path: str, old: Mapping[str, Any], rows: Mapping[str, RowConfig]
+    path: str, old: Mapping[str, Any], config: Config
 ) -> str:
     """Finds the path of a weight in the workdir that a run starts from.
 
-    `rows` are those of that workdir.
+    `config` is that of the workdir.
     """
     if path in old:
         return path
-    name = path.split('/')[0]
-    if name in CRITICS and (row := CRITICS[name].begins_as(rows)):
-        path = path.replace(name, f'objectives/{row}', 1)
-    if path in old or not path.startswith('objectives/'):
+    name, _, rest = path.partition('/')
+    if name in CRITICS:
+        firsts = CRITICS[name].begins_as(config)
+        others = [_source_path(f'{x}/{rest}', old, config) for x in firsts]
+        return next((x for x in others if x in old), path)
+    if not path.startswith('objectives/'):
         return path
     first, row, rest = path.split('/', 2)
     head = TABLE[row].begins_as or row

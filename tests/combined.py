@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from infoword_tf.critics import CRITICS, OF_DOCUMENTS
 from infoword_tf.objectives import TABLE, flag_of
 from infoword_tf.views.sentences import OF_PAIRS
 from tests import zoo
@@ -72,20 +73,23 @@ OF_CRITICS = {
     *(
         name
         for name, known in TABLE['simcse'].objective.settings.items()
-        if known.needs and known.needs[1] in ('late', 'lexical')
+        if known.needs
+        and known.needs[0] == 'critic'
+        and 'cosine' not in known.needs[1]
     ),
 }
 # What does not stand together, by row: these values at once. The complaint
 # names one of them.
 _NO_QUEUE = {'queue': 0, 'momentum': 0.9}
-_CRITICS = 'late', 'lexical', 'cross'
+_CRITICS = [x for x in CRITICS if x != 'cosine']
+_OF_TEXTS = [x for x in OF_DOCUMENTS if x != 'cosine']
 _BOTH_POOL = {'mean': True, 'bilstm': True}
 REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
     'dim': (_NO_QUEUE,),
     'ict': (
         _NO_QUEUE,
-        *({'encoder': 'lookup', 'critic': x} for x in _CRITICS[:2]),
-        *({'queue': 12, 'critic': x} for x in _CRITICS[:2]),
+        *({'encoder': 'lookup', 'critic': x} for x in _OF_TEXTS),
+        *({'queue': 12, 'critic': x} for x in _OF_TEXTS),
     ),
     'gpt': ({'encoder': 'modern', 'pre_norm': True},),
     'simcse': (
@@ -185,7 +189,7 @@ def case_of(row: str, chosen: Mapping[str, Any]) -> zoo.Case:
         if known.needs:
             other, needed = known.needs
             default = TABLE[row].settings[other].default
-            if chosen.get(other, default) != needed:
+            if chosen.get(other, default) not in needed:
                 continue  # it would do nothing
         settings[flag_of(row, name)] = value
     if chosen.get('multilabel'):

@@ -39,7 +39,7 @@ class Cosine(Critic):
 
     name = COSINE
     help = 'the cosine of their vectors (cosine)'
-    has_vector = True
+    has_vector = of_vectors = True
     symmetric = False
 
     @classmethod
@@ -109,7 +109,6 @@ class SentenceCosine(Cosine):
         'How states become a vector: [CLS], or the mean over the last layer, '
         'over the first and the last, or over the last two.',
         choices=(CLS, MEAN, *LAYER_MEANS),
-        needs=('critic', COSINE),
     )
     head: str = setting(
         IN_TRAINING,
@@ -118,14 +117,12 @@ class SentenceCosine(Cosine):
         'with norms over the batch, only in training (DiffCSE, InfoCSE); none: '
         'no such layer.',
         choices=HEADS,
-        needs=('critic', COSINE),
     )
     hardness: float = setting(
         0.0,
         'Weight of a negative in the loss: exp(hardness cosine), relative to '
         'the other negatives (Robinson et al. 2021); 0: all weigh the same.',
         at_least=0.0,
-        needs=('critic', COSINE),
     )
     cut_features: float = setting(
         0.0,
@@ -133,7 +130,6 @@ class SentenceCosine(Cosine):
         'embeddings, drawn anew each time (ConSERT: 0.2).',
         at_least=0.0,
         at_most=0.99,
-        needs=('critic', COSINE),
     )
     cut_tokens: float = setting(
         0.0,
@@ -141,7 +137,6 @@ class SentenceCosine(Cosine):
         '(ConSERT: 0.15).',
         at_least=0.0,
         at_most=0.99,
-        needs=('critic', COSINE),
     )
 
     # ------------------------------------------------------- of a row, as data

@@ -60,11 +60,13 @@ class RoleMethods:
     is loaded, since TensorFlow comes with it.
 
     Attributes:
+        critic: the critic whose `answer` the class is.
         workdir: model, tokenizer and config.
         states: ids to states.
         config: config of the workdir.
     """
 
+    critic: type['Critic']
     workdir: Any
     states: Any
     config: Config
@@ -84,8 +86,9 @@ class Critic(TextForm):
         usual_temperature: divisor of its scores, unless a run has another.
         of_pairs: whether it encodes both texts at once; no text has a form of
             its own then, and the instance has `pair_scores` alone.
-        has_vector: whether a text is one vector, which further rows may read
-            (`SentenceCosine.projected`).
+        has_vector: whether the vector of `encode` is what is trained, which
+            further rows may read (`SentenceCosine.projected`).
+        of_vectors: whether a search compares vectors, not `Tokens` or weights.
         lacks: settings of rows that are not for it, by name; the values that
             are not, or (): none is.
         described: words for what a public folder without it has no place for.
@@ -95,6 +98,8 @@ class Critic(TextForm):
         compares_few: whether a search compares so much that it is of few texts.
         card: text for the card of an export about how texts are compared; '':
             by vectors.
+        card_outputs: text for the card about outputs of `signature`, by name.
+        card_axes: letters for the card of axes of outputs, where not known.
     """
 
     name: ClassVar[str]
@@ -103,12 +108,15 @@ class Critic(TextForm):
     usual_temperature: ClassVar[float] = 1.0
     of_pairs: ClassVar[bool] = False
     has_vector: ClassVar[bool] = False
+    of_vectors: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     described: ClassVar[str] = ''
     signature: ClassVar[str] = 'embed'
     has_dims: ClassVar[bool] = True
     compares_few: ClassVar[bool] = False
     card: ClassVar[str] = ''
+    card_outputs: ClassVar[Mapping[str, str]] = {}
+    card_axes: ClassVar[str] = 'BT'
 
     # ------------------------------------------------------------ of a model
 
@@ -151,16 +159,20 @@ class Critic(TextForm):
         return True
 
     @classmethod
-    def begins_as(cls, rows: Mapping[str, Any]) -> str | None:
-        """Names the row of --init whose weights the head begins with.
+    def begins_as(cls, config: Config) -> Sequence[str]:
+        """Names weights of --init that the head begins with.
 
-        Where --init has no such head.
+        Where --init has no such head: a weight is that of the first of them
+        that has one of its name.
 
         Args:
-            rows: rows of --init, by name.
+            config: that of --init.
+
+        Returns:
+            First parts of paths: `objectives/ROW`, or the name of a critic.
         """
-        del rows
-        return None
+        del config
+        return ()
 
     # ------------------------------------------------------ of a loaded model
 

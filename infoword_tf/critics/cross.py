@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from infoword_tf.config import Config
 from infoword_tf.critics.critic import Critic, HeadConfig, Start
 from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
@@ -73,9 +74,9 @@ class CrossCritic(Critic):
         return PairScore(encoder, entry.pooler)
 
     @classmethod
-    def begins_as(cls, rows: Mapping[str, Any]) -> str | None:
+    def begins_as(cls, config: Config) -> list[str]:
         """Implements `Critic.begins_as`."""
-        return next(iter(scoring(rows)), None)
+        return [f'objectives/{row}' for row in scoring(config.rows)[:1]]
 
     @classmethod
     def writes_head(cls, entry: CrossConfig) -> tuple[str, dict[str, Any]]:

@@ -101,6 +101,11 @@ class LateCritic(Critic):
         'the largest product with one of the passage (`embed_tokens`), '
         'summed'
     )
+    card_outputs = {
+        'embeddings': 'one vector of length 1 for each token that counts; '
+        'zeros beyond them',
+        'count': 'how many vectors each text has',
+    }
     compares_few = True
     head_config = LateConfig
     lacks = {
@@ -110,12 +115,10 @@ class LateCritic(Critic):
         0,
         "Width of a token's vector; 0: that of --init, else 128.",
         at_least=0,
-        needs=('critic', LATE),
     )
     skip_punctuation: bool = setting(
         True,
         'Leave the vectors of punctuation out of passages.',
-        needs=('critic', LATE),
     )
 
     # ------------------------------------------------------------ of a model
@@ -154,7 +157,7 @@ class LateCritic(Critic):
             dense.append(
                 Dense(
                     width, layer.width, layer.activation,
-                    bias=layer.bias, name=f'{LATE}_{number}',
+                    bias=layer.bias, name=f'{cls.name}_{number}',
                 )
             )  # fmt: skip
             width = layer.width
@@ -375,11 +378,12 @@ class LateVectors(RoleMethods):
     @property
     def head(self) -> LateConfig:
         """Settings of the vectors; ValueError: the model has none."""
-        if (entry := LateCritic.of(self.config)) is None:
+        if (entry := self.critic.of(self.config)) is None:
             raise InputError(
                 'no_token_vectors',
                 f'{self.states.rows_text} make no vectors of tokens; train '
-                'with --simcse.critic=late, or bring in a model that has them',
+                f'with --simcse.critic={self.critic.name}, or bring in a model '
+                'that has them',
             )
         return entry
 
@@ -446,7 +450,7 @@ class LateVectors(RoleMethods):
         if not self.head.first:
             counts &= tf.range(tf.shape(ids)[1]) > 0
         states = self.states(ids, lengths, hidden=hidden)
-        vectors = self.workdir.model.critics[LATE].projected(
+        vectors = self.workdir.model.critics[self.critic.name].projected(
             tf.boolean_mask(states, counts)
         )
         sizes = tf.reduce_sum(tf.cast(counts, tf.int64), axis=1)

@@ -11,7 +11,7 @@ Shapes: J texts of a sequence, N = B J, W width of `words`, F = D + W.
 from collections.abc import Mapping
 from typing import Any
 
-from infoword_tf.critics.cosine import COSINE, Cosine
+from infoword_tf.critics.cosine import Cosine
 from infoword_tf.critics.form import Compared
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.pooling import about_unit, of_texts, pool, rarity, unit
@@ -36,7 +36,6 @@ class LearnedCosine(Cosine):
         'Width of an additional table of word vectors; their weighted mean is '
         "appended to a text's vector; 0: none.",
         at_least=0,
-        needs=('critic', COSINE),
     )
 
     @classmethod

@@ -74,6 +74,13 @@ class LexicalCritic(Critic):
         'the product of the weights of the vocabulary '
         '(`embed_sparse_query`, `embed_sparse`)'
     )
+    card_outputs = {
+        'ids': 'the tokens of the vocabulary with a weight above 0, most first',
+        'weights': 'of these; 0 beyond them',
+        'tokens': 'of these, as people read them; empty strings beyond them',
+        'count': 'how many each text has',
+    }
+    card_axes = 'BU'
     has_dims = False
     head_config = LexicalConfig
     lacks = {
@@ -87,20 +94,17 @@ class LexicalCritic(Critic):
         'the tokens of the text alone (tokens, BGE-M3); init: the former where '
         '--init has such a layer with a bias (--mlm.transform).',
         choices=(AS_INIT, *lexical.HEADS),
-        needs=('critic', LEXICAL),
     )
     query_flops: float = setting(
         0.0,
         'Weight of the expected products of a search with the weights of '
         'queries (FLOPS), which keeps most of them 0 (SPLADE).',
         at_least=0.0,
-        needs=('critic', LEXICAL),
     )
     passage_flops: float = setting(
         0.0,
         'The same of the weights of passages.',
         at_least=0.0,
-        needs=('critic', LEXICAL),
     )
     flops_steps: int = setting(
         THIRD,
@@ -108,14 +112,12 @@ class LexicalCritic(Critic):
         'they are; 0: they are that from the first one; -1: a third of the '
         'run, as published.',
         at_least=THIRD,
-        needs=('critic', LEXICAL),
     )
     top_k: int = setting(
         0,
         'How many weights of a text are above 0 at most; 0: as many as with '
         '--init, or any number.',
         at_least=0,
-        needs=('critic', LEXICAL),
     )
 
     # ------------------------------------------------------------ of a model
@@ -147,11 +149,13 @@ class LexicalCritic(Critic):
         """Implements `Critic.make_head`."""
         # Ids of special tokens but [MASK] have no weight.
         ids = specials.cls_id, specials.sep_id, specials.unk_id
+        fields = (field.name for field in dataclasses.fields(LexicalConfig))
         return Lexical(
             encoder,
-            **dataclasses.asdict(entry),
+            **{name: getattr(entry, name) for name in fields},
             left_out=sorted({x for x in ids if x is not None}),
             dtype=dtype,
+            name=cls.name,
         )
 
     @classmethod
@@ -163,10 +167,10 @@ class LexicalCritic(Critic):
         return heads[0] == heads[1]
 
     @classmethod
-    def begins_as(cls, rows: Mapping[str, Any]) -> str | None:
+    def begins_as(cls, config: Config) -> list[str]:
         """Implements `Critic.begins_as`."""
-        del rows
-        return BLANKS
+        del config
+        return [f'objectives/{BLANKS}']
 
     @classmethod
     def takes_head(cls, entry: LexicalConfig) -> str | None:
@@ -214,7 +218,12 @@ class LexicalCritic(Critic):
                 *(batch[x] for x in ('ids', 'weights', 'count')), strict=True
             )
         ])  # fmt: skip
-        return texts.weights(config.encoder.arguments['vocab_size'])
+        return texts.weights(cls.size_in(config))
+
+    @classmethod
+    def size_in(cls, config: Config) -> int:
+        """Returns the number of weights of a text, V."""
+        return config.encoder.arguments['vocab_size']
 
     # --------------------------------------------------- of a row, in training
 
@@ -302,19 +311,20 @@ class LexicalWeights(RoleMethods):
     Methods of a `RolePredictor`, see `Critic.answer`.
     """
 
+    critic: type[LexicalCritic]
     width = 2  # of an entry: a weight and an id
 
     @property
     def head(self) -> Lexical:
         """The layer of weights; ValueError: the model has none."""
-        if LEXICAL not in self.workdir.model.critics:
+        if self.critic.name not in self.workdir.model.critics:
             raise InputError(
                 'no_lexical_weights',
                 f'{self.states.rows_text} give no weights to the vocabulary; '
-                'train with --simcse.critic=lexical, or bring in a model that '
-                'has them',
+                f'train with --simcse.critic={self.critic.name}, or bring in a '
+                'model that has them',
             )
-        return self.workdir.model.critics[LEXICAL]
+        return self.workdir.model.critics[self.critic.name]
 
     @functools.cached_property
     def spelled(self) -> list[str]:
@@ -340,7 +350,18 @@ class LexicalWeights(RoleMethods):
         states = self.states.encode(ids, lengths, hidden=hidden).states
         around = len(workdir.before) + len(workdir.after)
         real = real_places(ids, lengths) & (lengths > around)[:, None]
-        block_ids = tf.cast(real, tf.int32) - 1
+        return self.weights_of(states, ids, tf.cast(real, tf.int32) - 1)
+
+    def weights_of(
+        self, states: Tensor, ids: Tensor, block_ids: Tensor
+    ) -> Tensor:
+        """Computes the weights of texts, [B, V] float32, by the states.
+
+        Args:
+            states: [B, T, D].
+            ids: [B, T] int32.
+            block_ids: [B, T] int32, 0 for tokens of the text, else -1.
+        """
         best = self.head.highest(states, ids, block_ids, 1)
         return self.head.weights_of(best)
 
@@ -350,8 +371,9 @@ class LexicalWeights(RoleMethods):
         """Implements `RolePredictor.entries`.
 
         Returns:
-            [B, t, 2] float32, the weights above 0 and their ids, most first.
-            (Ids are exact in float32: there are fewer than 2^24.)
+            [B, t, 2] float32, the weights other than 0 and their ids, the
+            largest first. (Ids are exact in float32: there are fewer than
+            2^24.)
         """
         del role
         import tensorflow as tf
@@ -359,8 +381,9 @@ class LexicalWeights(RoleMethods):
         weights = self.weights(ids, lengths)
         sizes = tf.math.count_nonzero(weights, axis=1)
         most = tf.cast(tf.reduce_max(tf.pad(sizes, [[0, 1]])), tf.int32)
-        best = tf.math.top_k(weights, most)
-        pairs = [best.values, tf.cast(best.indices, tf.float32)]
+        best = tf.math.top_k(tf.abs(weights), most)
+        values = tf.gather(weights, best.indices, batch_dims=1)
+        pairs = [values, tf.cast(best.indices, tf.float32)]
         return tf.RaggedTensor.from_row_lengths(
             tf.boolean_mask(tf.stack(pairs, axis=2), best.values > 0),
             sizes, validate=False,
@@ -376,7 +399,7 @@ class LexicalWeights(RoleMethods):
         return {
             'ids': ids,
             'weights': weights,
-            'tokens': tf.where(weights > 0, tokens, ''),
+            'tokens': tf.where(weights != 0, tokens, ''),
             'count': tf.cast(entries.row_lengths(), tf.int32),
         }
 
@@ -469,7 +492,7 @@ class LexicalWeights(RoleMethods):
         splits = np.cumsum([0, *map(len, arrays)])
         matrix = sparse.csr_array(
             (values[:, 0], values[:, 1].astype(np.int32), splits),
-            shape=(len(arrays), len(self.workdir.tokenizer)),
+            shape=(len(arrays), self.critic.size_in(self.config)),
         )
         matrix.sort_indices()
         return matrix

@@ -123,7 +123,7 @@ class TokenFile:
 
 def file_of(path: pathlib.Path, critic: str) -> VectorFile | TokenFile:
     """Opens or makes the file of texts of a critic."""
-    kind = VectorFile if CRITICS[critic].has_vector else TokenFile
+    kind = VectorFile if CRITICS[critic].of_vectors else TokenFile
     return kind(path)
 
 

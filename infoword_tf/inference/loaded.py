@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any
 
 from infoword_tf.config import Config
-from infoword_tf.critics import CRITICS
+from infoword_tf.critics import CRITICS, Critic
 from infoword_tf.critics.late import LateVectors
 from infoword_tf.critics.lexical import LexicalWeights
 from infoword_tf.inference import variants
@@ -50,9 +50,13 @@ def _of(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _answer(methods: type) -> type[RolePredictor]:
+def _answer(critic: type[Critic], methods: type) -> type[RolePredictor]:
     """Makes the class of answers of `methods`, as of `Critic.answer`."""
-    names = {'__module__': methods.__module__, '__doc__': methods.__doc__}
+    names = {
+        '__module__': methods.__module__,
+        '__doc__': methods.__doc__,
+        'critic': critic,
+    }
     return type(methods.__name__, (methods, RolePredictor), names)
 
 
@@ -91,7 +95,7 @@ class Loaded:
         self.tagger, self.cross = Tagger(states), PairScores(states)
         self.by_critic = {
             # mypy takes the class for one of its objects.
-            name: _answer(methods)(states)  # type: ignore[arg-type]
+            name: _answer(critic, methods)(states)  # type: ignore[arg-type]
             for name, critic in CRITICS.items()
             if (methods := critic.answer()) is not None
         }

@@ -5,6 +5,7 @@ and which the passage; the critic says what both become and how these are
 compared, see critics/.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Shared
 from infoword_tf.objectives.queue import Queued
-from infoword_tf.settings import setting
+from infoword_tf.settings import Setting, setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import View
 from infoword_tf.views.sentences import COPIES
@@ -39,8 +40,7 @@ class Comparing(Queued):
     def __init_subclass__(cls, **kwargs: Any):
         """Adds the settings of critics to the class."""
         super().__init_subclass__(**kwargs)
-        for critic in cls.critics.values():
-            cls.settings = {**cls.settings, **critic.settings}
+        cls.settings = {**cls.settings, **settings_of(cls.critics)}
 
     @classmethod
     def check_settings(
@@ -98,6 +98,25 @@ class Comparing(Queued):
     def update_state(self, batch: Batch) -> dict[str, Any]:
         """Updates the state of the critic; a row with a queue fills that."""
         return self.form.update_state(batch)
+
+
+def settings_of(critics: Mapping[str, type[Critic]]) -> dict[str, Setting]:
+    """Joins the settings of critics, and says which have each.
+
+    Args:
+        critics: those that a row may have, by name.
+    """
+    return {
+        name: dataclasses.replace(
+            known,
+            needs=(
+                'critic',
+                tuple(x for x in critics if name in critics[x].settings),
+            ),
+        )
+        for critic in critics.values()
+        for name, known in critic.settings.items()
+    }
 
 
 def critics_setting(

@@ -57,7 +57,7 @@ class DeepInfoMax(Queued):
         0.05,
         'Temperature: the cosine is divided by it.',
         at_least=1e-6,
-        needs=('critic', 'cosine'),
+        needs=('critic', ('cosine',)),
     )
     one_mask: bool = setting(
         False,

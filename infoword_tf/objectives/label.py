@@ -294,7 +294,7 @@ class Scores(Head):
         20.0,
         'What differences of two numbers are multiplied by (cosent).',
         at_least=1e-6,
-        needs=('loss', COSENT),
+        needs=('loss', (COSENT,)),
     )
 
     def numbers(self, batch: Batch) -> Tensor:

@@ -271,14 +271,14 @@ class MaskedTokens(VocabularyTokens):
         None,
         "Activation of the transform; the encoder's.",
         kind=str,
-        needs=('transform', True),
+        needs=('transform', (True,)),
         decided_by='the head of --init',
     )
     transform_epsilon: float = setting(
         None,
         "Epsilon of the norm of the transform; the encoder's.",
         kind=float,
-        needs=('transform', True),
+        needs=('transform', (True,)),
         decided_by='the head of --init',
     )
 

@@ -131,7 +131,7 @@ class Spans(Scored, Objective):
         '(ModernBERT: gelu_norm, with a norm and without biases); none: no '
         'such layer.',
         choices=(NO_POOLER, f'gelu{NORM}'),
-        needs=('end', INDEPENDENT),
+        needs=('end', (INDEPENDENT,)),
     )
     biases: bool = setting(
         False,

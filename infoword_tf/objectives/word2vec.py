@@ -58,7 +58,7 @@ class WindowWords(Objective):
         'Negatives per pair that the loss is scaled to, however many are '
         'sampled (word2vec: negative).',
         at_least=1,
-        needs=('loss', 'binary'),
+        needs=('loss', ('binary',)),
     )
     subsample: float = SUBSAMPLE  # as the view has it
 

@@ -347,7 +347,7 @@ SETTINGS: dict[str, Any] = {
     'attend': Setting(
         False,
         'Let other tokens attend to the [MASK] of an expanded a.',
-        needs=('expand', True),
+        needs=('expand', (True,)),
     ),
     'expand': Setting(
         False,

@@ -11,11 +11,12 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special
 
-from infoword_tf.critics import CRITICS
-from infoword_tf.critics.lexical import flops
+from infoword_tf.critics import CRITICS, OF_DOCUMENTS
+from infoword_tf.critics.lexical import LexicalCritic, flops
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import comparing
+from infoword_tf.settings import setting
 from infoword_tf.views import View
 from tests import zoo
 from tests.eager import eagerly
@@ -64,9 +65,25 @@ def wide(x):
 class TableTest(absltest.TestCase):
     def test_a_setting_is_of_one_critic(self):
         """Rows would take the later of two, and say nothing."""
-        names = [name for x in CRITICS.values() for name in x.settings]
-        self.assertGreater(len(names), 9)
-        self.assertCountEqual(names, set(names))
+        settings = {}
+        for critic in (*CRITICS.values(), *OF_DOCUMENTS.values()):
+            for name, known in critic.settings.items():
+                # One that derives from another has the same.
+                self.assertIs(settings.setdefault(name, known), known)
+        self.assertGreater(len(settings), 9)
+
+    def test_a_setting_is_for_critics_that_have_it(self):
+        class Derived(LexicalCritic):
+            name = 'derived'
+            of_derived: int = setting(0, '')
+
+        settings = comparing.settings_of({**CRITICS, 'derived': Derived})
+        needs = {
+            'top_k': ('lexical', 'derived'), 'of_derived': ('derived',),
+            'token_width': ('late',), 'hardness': ('cosine',),
+        }  # fmt: skip
+        for name, critics in needs.items():
+            self.assertEqual(settings[name].needs, ('critic', critics))
 
 
 class Critics(parameterized.TestCase):

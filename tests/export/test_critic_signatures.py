@@ -54,6 +54,17 @@ class CriticsTest(absltest.TestCase):
         gaps = comparison.difference({}, expected, 1e-5)
         self.assertEqual(gaps, {'x/weights': np.inf})
 
+    def test_what_stands_beside_weights_is_compared(self):
+        expected = {
+            'x/ids': np.int32([[2]]), 'x/weights': np.float32([[0.5]]),
+            'x/embeddings': np.float32([[1, 2]]),
+        }  # fmt: skip
+        actual = {**expected, 'x/embeddings': np.float32([[1, 2.5]])}
+        self.assertEqual(
+            comparison.difference(actual, expected, 1e-5),
+            {'x/weights': 0, 'x/embeddings': 0.5},
+        )
+
     def test_people_can_read_weights(self):
         served, text = critics.served('both')['embed_sparse'], critics.TEXTS[0]
         (terms,) = critics.loaded('both').terms([text], top_k=9)
