@@ -309,6 +309,10 @@ class OptimizerChoices:
         None, 'Warm-up: updates until the peak learning rate; steps / 10 by '
         'default.',
         at_least=0)
+    lr_decay: str | None = flag(
+        None, 'Course of the learning rate after the warm-up: linear or cosine '
+        'to 0, or none, which is level; by default that of --optimizer '
+        '(infoword: linear).', choices=('linear', 'cosine', 'none'))
     optimizer: str = flag(
         'infoword', 'Preset of a published system: betas, weight decay, '
         'clipping and the shape of the learning-rate schedule.', choices=(

@@ -80,13 +80,26 @@ ENCODER = vectors, 'cosine'
 ONE = {'init': '{}/one', 'workdir': '{}/out'}
 TWO = {'init': '{}/two', 'workdir': '{}/other'}
 EXPORT = {'model': '{}/one', 'workdir': '{}/out'}
-VECTORS_OF = {'infoword_tf.evaluation.models.vectors_of': lambda *_: ENCODER}
+VECTORS_OF = {
+    'infoword_tf.evaluation.models.vectors_of': lambda *_, **__: ENCODER,
+}
+
+
+OF_EVALUATION = {
+    'check_dims': 'infoword_tf.evaluation.models',
+    'encoder_of': 'infoword_tf.evaluation.models',
+    'mean_of_embeddings': 'infoword_tf.evaluation.models',
+    'open_vectors': 'infoword_tf.evaluation.stages',
+}
 
 
 def faked(*names):
     """Replaces the parts of a search, and others of `tasks.retrieval`."""
     parts = 'ranking.hybrid', 'write_run', 'finish'
-    every = [f'tasks.retrieval.{name}' for name in (*parts, *names)]
+    every = [
+        f'{OF_EVALUATION.get(name, "tasks.retrieval")}.{name}'
+        for name in (*parts, *names)
+    ]
     searches = 'by_vectors', 'by_words'
     every += [f'infoword_tf.evaluation.stages.{name}' for name in searches]
     return dict.fromkeys(['infoword_tf.load', *every], FAKE)
@@ -94,7 +107,8 @@ def faked(*names):
 
 # A fine-tuning that ends before a run: the task has all that was read.
 UNTRAINED = {
-    'tasks.finetune.check_inits': None, 'tasks.finetune.prepare': FAKE,
+    'tasks.finetune.check_inits': None,
+    'tasks.finetune.prepare': lambda _, choices: choices.workdir,
     'tasks.finetune.train_and_write': Done,
 }  # fmt: skip
 # Kept of a result under the name of a flag.
@@ -189,7 +203,7 @@ WAYS = {
         'dims': Into(3, ('models_exported',)),
         'vectors': '{}/kept2', 'init': '{}/one',
     }, {
-        'infoword_tf.evaluation.models.exported': lambda *_: ENCODER,
+        'infoword_tf.evaluation.models.exported': lambda *_, **__: ENCODER,
         'tasks.retrieval.read_exported': lambda _: (zoo.config('simcse'), {}),
         **faked('encoder_of', 'digest', 'open_vectors', 'check_dims'),
     }),
@@ -251,6 +265,7 @@ WAYS = {
     }),
     'mine': Way('tasks.mine', {
         **ONE, 'pairs': '{}/texts.csv', 'corpus': 'text:{}/a.txt',
+        'pair_columns': ('text', 'other'),
     }, {
         **TWO, 'pairs': '{}/texts2.csv', 'pair_columns': ('other', 'text'),
         'pair_delimiter': ';', 'corpus': 'text:{}/b.txt', 'negatives': 2,
@@ -377,6 +392,7 @@ WAYS = {
     'train by numbers': Way(TRAIN, MLM, {
         'batch_size': Into(4, ('open_sources', 'State')),
         'steps': Into(3, ('schedule', 'Fit')),
+        'lr_decay': Into('none', ('AdamW', 'schedule')),
         'optimizer': Into('bert', ('AdamW', 'schedule')),
         'seed': Into(3, ('open_sources', 'Batches', 'Model', 'Trainer')),
     }, dict.fromkeys([
@@ -493,7 +509,7 @@ def of_no_index(folder):
     """An index that is not made yet."""
     stand_in = mock.MagicMock(folder=folder)
     stand_in.about = {}
-    stand_in.find.side_effect = lambda _, vector, prepare, *more: [
+    stand_in.find.side_effect = lambda _, vector, prepare, *__, **___: [
         *prepare(vector)[:0]
     ]
     return stand_in

@@ -40,7 +40,7 @@ class Preset(NamedTuple):
         clip_norm: largest common norm of all gradients, which are scaled
             down to it; 0: no clip.
         lr_decay: decay of the learning rate after the warm-up: 'linear',
-            'cosine' or 'none'; with 'none' there is no warm-up by default.
+            'cosine' or 'none', which is level.
         from_start: whether the decay is counted from the first update on, so
             that a share of it is over when the warm-up ends.
         floor: share of the peak that remains at the end.
@@ -130,8 +130,14 @@ def preset(
     weight_decay: float | None = None,
     clip_norm: float | None = None,
     moments: str = 'float32',
+    lr_decay: str | None = None,
 ) -> Preset:
     """Returns published settings with the changes of a run.
+
+    Args:
+        name: name in PRESETS.
+        weight_decay, clip_norm, moments, lr_decay: attributes of `Preset`;
+            None: that of the published settings.
 
     Raises:
         UsageError: `moments` of Adagrad, whose sums need float32.
@@ -142,13 +148,13 @@ def preset(
             'moments_of_sums',
             f'--moments={moments} is for Adam; --optimizer={name} sums squares',
         )
-    if weight_decay is None:
-        weight_decay = rules.weight_decay
-    if clip_norm is None:
-        clip_norm = rules.clip_norm
-    return rules._replace(
-        moments=moments, weight_decay=weight_decay, clip_norm=clip_norm
-    )
+    changes = {
+        'weight_decay': weight_decay,
+        'clip_norm': clip_norm,
+        'lr_decay': lr_decay,
+    }
+    changes = {k: v for k, v in changes.items() if v is not None}
+    return rules._replace(moments=moments, **changes)
 
 
 def warmup_steps(

@@ -186,7 +186,7 @@ def decide(
     workdir = pathlib.Path(choices.workdir)
     rules = optim.preset(
         choices.optimizer, choices.weight_decay, choices.clip_norm,
-        choices.moments,
+        choices.moments, choices.lr_decay,
     )  # fmt: skip
     policy = precision.decide(
         choices.precision, workdir, strategy.extended.worker_devices[0]

@@ -261,6 +261,17 @@ class UpdateTest(parameterized.TestCase):
         self.assertEqual((actual.weight_decay, actual.clip_norm), (0.3, 0.0))
         self.assertIsNone(actual.beta_2)
 
+    def test_another_course_of_the_rate(self):
+        """Of 12 updates 4 are warm-up; then half of the rest is over at 8."""
+        for name, lr_decay, at_6, at_8 in (
+            ('infoword', None, 0.75, 0.5), ('infoword', 'none', 1.0, 1.0),
+            ('infoword', 'cosine', 0.8535534, 0.5), ('bert', 'none', 1.0, 1.0),
+            ('gpt', 'linear', 0.75, 0.5), ('xlnet', 'linear', 0.75025, 0.5005),
+        ):  # fmt: skip
+            rules = optim.preset(name, lr_decay=lr_decay)
+            rates = [optim.schedule(t, 2.0, 4, 12, rules) for t in (6, 8)]
+            np.testing.assert_allclose(rates, [2 * at_6, 2 * at_8], rtol=1e-6)
+
     def test_the_flag_knows_them_all(self):
         self.assertEqual(OptimizerChoices.optimizer, optim.DEFAULT)
         _, flag = flags_of(OptimizerChoices)['optimizer']
