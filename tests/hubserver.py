@@ -230,7 +230,9 @@ def serving(cache: pathlib.Path) -> Iterator[Hub]:
     hub = Hub()
     handler = type('OneHub', (Handler,), {'hub': hub})
     server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, args=(0.01,), daemon=True
+    ).start()
     where = f'http://127.0.0.1:{server.server_port}'
     template = where + '/{repo_id}/resolve/{revision}/{filename}'
     try:
