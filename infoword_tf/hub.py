@@ -47,7 +47,8 @@ _OTHERS = (
 )  # fmt: skip
 _SHOWN = 12  # files in a complaint
 STREAMED = 'corpus', 'heldout'  # flags of texts that are read where they are
-_BUFFER = 1 << 18  # bytes of such a file that a reader takes at once
+_BUFFER = 1 << 18  # bytes of such a file that a reader takes at once ...
+_AHEAD = 16  # ... and how many times as many are fetched
 # What to do about a cache that takes no file. hf_xet, in Rust, has the number
 # in its message alone.
 _UNWRITABLE = {
@@ -227,16 +228,24 @@ def files_of(name: str) -> list[pathlib.Path]:
     return sorted(pathlib.Path(f'{known}/{path}') for path in names)
 
 
-def open_file(path: pathlib.Path) -> BinaryIO:
-    """Opens a file to read, also one that `files_of` has listed."""
+def open_file(path: pathlib.Path, buffer: int = _BUFFER) -> BinaryIO:
+    """Opens a file to read, also one that `files_of` has listed.
+
+    Args:
+        path: name of the file.
+        buffer: bytes of the Hub's that are read at once; fewer where only parts
+            are read.
+    """
     if not is_name(path):
         return open(path, 'rb')
     known = parse(path)
     if local := _cached_file(known):
         return open(local, 'rb')
     with _complaints(known):
-        file = _filesystem().open(f'{known}/{known.path}')
-    return io.BufferedReader(_Remote(known, file), _BUFFER)
+        file = _filesystem().open(
+            f'{known}/{known.path}', block_size=buffer * _AHEAD
+        )
+    return io.BufferedReader(_Remote(known, file), buffer)
 
 
 def size_of(path: pathlib.Path) -> int:

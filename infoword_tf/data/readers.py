@@ -31,6 +31,7 @@ _SHOWN, LETTERS = 20, 40  # fields in a complaint; letters of a value
 PACKED = {'.gz': 'gzip', '.zst': 'zstd'}  # endings, and programs that test them
 LONGEST = 1 << 26  # bytes of a line; a binary file may have no line end
 _BLOCK = 1 << 18  # bytes that are read at once
+_HEAD = 512  # of a file of which only the beginning is read
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -78,7 +79,7 @@ def is_plain(path: pathlib.Path) -> bool:
     """Tells whether a file is UTF-8 and not packed, so divisible."""
     if path.suffix in PACKED:
         return False
-    with hub.open_file(path) as file:
+    with hub.open_file(path, _HEAD) as file:
         return file.read(2) not in UTF16
 
 
@@ -359,7 +360,7 @@ READERS: dict[str, Callable[..., Numbered]] = {
 
 def head_of(path: pathlib.Path) -> bytes:
     """Reads six bytes, from which the format of a file is known."""
-    with hub.open_file(path) as file:
+    with hub.open_file(path, _HEAD) as file:
         return file.read(6)
 
 

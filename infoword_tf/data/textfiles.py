@@ -98,7 +98,7 @@ def chunks(
         begins, target = [0], size
         total = hub.size_of(path)
         if readers.is_plain(path):
-            with hub.open_file(path) as file:
+            with hub.open_file(path, _HEAD) as file:
                 while target < total:
                     begin = _next_document(file, target, by_line)
                     if begin is not None and begin < total:
