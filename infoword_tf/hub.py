@@ -4,20 +4,25 @@
     hf://datasets/OWNER/NAME[@REVISION]/PATH   files of a data set; globs too
 
 `huggingface_hub` downloads, into a cache of its own, what is not there yet: it
-knows HF_HOME, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE, and goes on with a
-download that broke off. Of a model only files are taken that the kinds of
-folders read here. Nothing that was downloaded is run.
+knows HF_HOME, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE, and after a download
+that broke off it fetches the files that are missing. Of a model only files are
+taken that the kinds of folders read here. Nothing that was downloaded is run.
+
+Files of a corpus are not downloaded: `files_of` lists them, and `open_file`
+reads them where they are, as far as the reader goes.
 """
 
 import contextlib
 import dataclasses
+import errno
 import glob
+import io
 import os
 import pathlib
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, TypeVar
 
 from infoword_tf.errors import InputError
 
@@ -41,6 +46,17 @@ _OTHERS = (
     '*/openvino/*', 'consolidated*', 'training_args.bin', 'optimizer.*',
 )  # fmt: skip
 _SHOWN = 12  # files in a complaint
+STREAMED = 'corpus', 'heldout'  # flags of texts that are read where they are
+_BUFFER = 1 << 18  # bytes of such a file that a reader takes at once ...
+_AHEAD = 16  # ... and how many times as many are fetched
+# What to do about a cache that takes no file. hf_xet, in Rust, has the number
+# in its message alone.
+_UNWRITABLE = {
+    errno.ENOSPC: 'free space there', errno.EDQUOT: 'free space there',
+    errno.EACCES: 'make it writable', errno.EROFS: 'make it writable',
+    errno.EPERM: 'make it writable',
+}  # fmt: skip
+_NUMBER = re.compile(r'\(os error (\d+)\)')
 
 
 class HubName(NamedTuple):
@@ -128,15 +144,14 @@ def path_of(name: str) -> str:
         folder = glob.escape(folder)
     local = os.path.join(folder, path) if path else folder
     if not (os.path.exists(local) or glob.glob(local, recursive=True)):
-        raise InputError(
-            'hub_without_file',
-            f'{name}: there is no such file; {known} has {_listed(known)}',
-        )
+        _raise_without_file(name, known)
     return local
 
 
 def with_files(choices: Choices, chosen: Mapping[str, Any]) -> Choices:
     """Replaces names of a data set's files in choices by local paths.
+
+    Names of corpora stay, see `files_of`.
 
     Args:
         choices: a dataclass of flags.
@@ -146,7 +161,7 @@ def with_files(choices: Choices, chosen: Mapping[str, Any]) -> Choices:
         InputError: as `path_of`.
     """
     changes = {}
-    for name in chosen:
+    for name in set(chosen).difference(STREAMED):
         value = getattr(choices, name, None)
         if isinstance(value, str) and _DATASETS in value:
             changes[name] = with_paths(value)
@@ -165,6 +180,83 @@ def with_paths(value: Any) -> Any:
         return value
     pattern = rf'{_DATASETS}[^:,]+'
     return re.sub(pattern, lambda match: path_of(match[0]), value)
+
+
+def files_of(name: str) -> list[pathlib.Path]:
+    """Lists files of a data set, with the commit, for `open_file`.
+
+    Returns:
+        The name of each as a path, hf:/datasets/OWNER/NAME@COMMIT/PATH, sorted.
+
+    Raises:
+        InputError: as `path_of`.
+    """
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    known = parse(name)
+    with _complaints(known):
+        try:
+            commit = huggingface_hub.HfApi().dataset_info(
+                known.repository, revision=known.revision
+            ).sha
+        except errors.HfHubHTTPError:
+            raise
+        except (errors.OfflineModeIsEnabled, errors.HTTPError):
+            commit = None
+    if commit is None:  # out of reach: what an earlier download has left
+        folder = _download(known, [known.path])
+        local = os.path.join(glob.escape(str(folder)), known.path)
+        known = known._replace(revision=folder.name)
+        names = [
+            os.path.relpath(path, folder)
+            for path in glob.glob(local, recursive=True)
+            if os.path.isfile(path)
+        ]
+    else:
+        known = known._replace(revision=commit)
+        with _complaints(known):
+            listed = _filesystem().glob(f'{known}/{known.path}', detail=True)
+        within = f'{str(known).removeprefix(PREFIX)}/'
+        names = [
+            path.removeprefix(within)
+            for path, about in listed.items()
+            if about['type'] == 'file'
+        ]
+    if not names:
+        _raise_without_file(name, known)
+    return sorted(pathlib.Path(f'{known}/{path}') for path in names)
+
+
+def open_file(path: pathlib.Path, buffer: int = _BUFFER) -> BinaryIO:
+    """Opens a file to read, also one that `files_of` has listed.
+
+    Args:
+        path: name of the file.
+        buffer: bytes of the Hub's that are read at once; fewer where only parts
+            are read.
+    """
+    if not is_name(path):
+        return open(path, 'rb')
+    known = parse(path)
+    if local := _cached_file(known):
+        return open(local, 'rb')
+    with _complaints(known):
+        file = _filesystem().open(
+            f'{known}/{known.path}', block_size=buffer * _AHEAD
+        )
+    return io.BufferedReader(_Remote(known, file), buffer)
+
+
+def size_of(path: pathlib.Path) -> int:
+    """Returns the bytes of a file, also of one that `files_of` has listed."""
+    if not is_name(path):
+        return path.stat().st_size
+    known = parse(path)
+    if local := _cached_file(known):
+        return os.path.getsize(local)
+    with _complaints(known):
+        return _filesystem().info(f'{known}/{known.path}')['size']
 
 
 def commit_of(folder: pathlib.Path) -> str:
@@ -197,6 +289,64 @@ def _download(known: HubName, patterns: Sequence[str]) -> pathlib.Path:
                 library_name='infoword_tf',
             )
         )
+
+
+class _Remote(io.RawIOBase):
+    """Bytes of a file of the Hub, with the complaints of `_complaints`."""
+
+    def __init__(self, known: HubName, file: Any):
+        """Reads an open file of `HfFileSystem`."""
+        self._known, self._file = known, file
+
+    def readable(self) -> bool:
+        """Returns True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Returns True: a reader may begin anywhere."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Sets the place of the next byte."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Returns the place of the next byte."""
+        return self._file.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads as many bytes as fit, less at the end."""
+        with _complaints(self._known):
+            data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _filesystem() -> Any:
+    """Returns the file system of the Hub; one for each server."""
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    return huggingface_hub.HfFileSystem(endpoint=constants.ENDPOINT)
+
+
+def _cached_file(known: HubName) -> str | None:
+    """Returns the path of a file in the cache; None: nothing is cached."""
+    import huggingface_hub
+
+    path = huggingface_hub.try_to_load_from_cache(
+        known.repository, known.path, repo_type=known.kind,
+        revision=known.revision,
+    )  # fmt: skip
+    return path if isinstance(path, str) else None
+
+
+def _raise_without_file(name: str, known: HubName) -> NoReturn:
+    """Raises InputError: no file matches."""
+    raise InputError(
+        'hub_without_file',
+        f'{name}: there is no such file; {known} has {_listed(known)}',
+    )
 
 
 def _listed(known: HubName) -> str:
@@ -261,11 +411,23 @@ def _complaints(known: HubName) -> Iterator[None]:
         raise InputError(
             'hub_out_of_reach', f'{known}: {why}, and {_cached(known)}'
         ) from None
-    except errors.HTTPError as error:
-        reason = str(error).strip().splitlines()
+    except (errors.HTTPError, OSError, RuntimeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        number = getattr(error, 'errno', None)
+        if match := _NUMBER.search(str(error)):
+            number = int(match[1])
+        if number in _UNWRITABLE:
+            raise InputError(
+                'hub_cache',
+                f'{known}: the cache {constants.HF_HUB_CACHE} takes no file '
+                f'({os.strerror(number)}): {_UNWRITABLE[number]}, or set '
+                'HF_HOME to another folder; the same command fetches what is '
+                'missing',
+            ) from None
+        if number is not None and not isinstance(error, errors.HTTPError):
+            raise
         raise InputError(
             'hub_download',
-            f'{known}: the download broke off '
-            f'({reason[0] if reason else type(error).__name__}); the same '
-            'command goes on with it',
+            f'{known}: the download broke off ({reason}); the same command '
+            'fetches what is missing',
         ) from None

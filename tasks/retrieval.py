@@ -111,10 +111,10 @@ class RetrievalChoices(VectorChoices):
     critic: str | None = again(StageChoices, 'critic', None)
     first: str | None = flag(
         None, 'What finds the documents that the model compares: bm25, a '
-        'workdir or an export; by default all are compared.')
+        'workdir or an export; by default all are compared.', model=True)
     rerank: str | None = flag(
         None, 'A workdir or an export that orders the best documents of the '
-        'model anew.')
+        'model anew.', model=True)
     rerank_top: int | None = again(StageChoices, 'rerank_top', None)
     costs: bool = flag(
         False, 'Measure time and bytes, too: milliseconds of a single query, '

@@ -34,6 +34,7 @@ class Hub:
         names: by repository, the number of the revision of a branch or tag.
         gated: repositories that ask for permission.
         cut: paths whose next download breaks off in the middle.
+        lost: paths whose every download does.
         requests: (method, path, range) of all requests.
     """
 
@@ -42,6 +43,7 @@ class Hub:
         self.names: dict[str, dict[str, int]] = {}
         self.gated: set[str] = set()
         self.cut: set[str] = set()
+        self.lost: set[str] = set()
         self.requests: list[tuple[str, str, str | None]] = []
 
     def add(self, repository: str, folder: pathlib.Path) -> None:
@@ -98,7 +100,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send(200, digests[match[1]], where=path)
         api = re.fullmatch(
             r'/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+))?'
-            r'(?:/.*)?', path,
+            r'(?:/(.*))?', path,
         )  # fmt: skip
         file = re.fullmatch(
             r'/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)', path
@@ -118,8 +120,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             commit, files = hub.files(repository, revision)
         except KeyError:
             return self.refuse(404, 'RevisionNotFound')
+        if api is not None and api[3] == 'tree':
+            return self.send_tree(api[5] or '', files)
         if api is not None:
-            return self.send_json(self.about(api[3], repository, commit, files))
+            return self.send_json(self.about(repository, commit, files))
         if file[4] not in files:
             return self.refuse(404, 'EntryNotFound')
         content = files[file[4]]
@@ -137,17 +141,34 @@ class Handler(http.server.BaseHTTPRequestHandler):
             'X-Linked-ETag': f'"{digest}"', 'X-Linked-Size': str(len(content)),
         })  # fmt: skip
 
-    def about(self, what, repository, commit, files):
-        """Describes a revision, or lists the files of it."""
-        if what != 'tree':
-            return {
-                'id': repository.split('/', 1)[1], 'sha': commit,
-                'private': False, 'tags': [], 'downloads': 0, 'likes': 0,
-                'siblings': [{'rfilename': name} for name in files],
-            }  # fmt: skip
-        listed = []
+    def about(self, repository, commit, files):
+        """Describes a revision."""
+        return {
+            'id': repository.split('/', 1)[1], 'sha': commit,
+            'private': False, 'tags': [], 'downloads': 0, 'likes': 0,
+            'siblings': [{'rfilename': name} for name in files],
+        }  # fmt: skip
+
+    def send_tree(self, within, files):
+        """Lists files and folders within a folder."""
+        within = f'{within}/' if within else ''
+        deep = 'recursive=true' in urlsplit(self.path).query.lower()
+        listed = {}
         for name, content in files.items():
-            entry = {
+            if not name.startswith(within):
+                continue
+            parts = name.removeprefix(within).split('/')
+            for depth in range(1, len(parts)):
+                path = within + '/'.join(parts[:depth])
+                oid = hashlib.sha1(path.encode()).hexdigest()
+                if deep or depth == 1:
+                    listed[path] = {
+                        'type': 'directory', 'path': path, 'oid': oid,
+                        'size': 0,
+                    }  # fmt: skip
+            if not deep and len(parts) > 1:
+                continue
+            listed[name] = entry = {
                 'type': 'file', 'path': name, 'size': len(content),
                 'oid': hashlib.sha1(content).hexdigest(),
             }  # fmt: skip
@@ -156,8 +177,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     'oid': hashlib.sha256(content).hexdigest(),
                     'size': len(content), 'pointerSize': 134,
                 }  # fmt: skip
-            listed.append(entry)
-        return listed
+        if not listed:
+            return self.refuse(404, 'EntryNotFound')
+        return self.send_json(list(listed.values()))
 
     def refuse(self, status, code):
         """Sends an error as the Hub does."""
@@ -187,7 +209,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == 'HEAD':
             return
-        if where in self.hub.cut:
+        if where in self.hub.cut | self.hub.lost:
             self.hub.cut.discard(where)
             self.wfile.write(content[: len(content) // 2])
             self.wfile.flush()
@@ -208,7 +230,9 @@ def serving(cache: pathlib.Path) -> Iterator[Hub]:
     hub = Hub()
     handler = type('OneHub', (Handler,), {'hub': hub})
     server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, args=(0.01,), daemon=True
+    ).start()
     where = f'http://127.0.0.1:{server.server_port}'
     template = where + '/{repo_id}/resolve/{revision}/{filename}'
     try:

@@ -94,7 +94,10 @@ OF_EVALUATION = {
 
 
 def faked(*names):
-    """Replaces the parts of a search, and others of `tasks.retrieval`."""
+    """Replaces the parts of a search, and others of `tasks.retrieval`.
+
+    Names of `models` and `stages` are those of `tasks.retrieval`, too.
+    """
     parts = 'ranking.hybrid', 'write_run', 'finish'
     every = [
         f'{OF_EVALUATION.get(name, "tasks.retrieval")}.{name}'
@@ -102,7 +105,8 @@ def faked(*names):
     ]
     searches = 'by_vectors', 'by_words'
     every += [f'infoword_tf.evaluation.stages.{name}' for name in searches]
-    return dict.fromkeys(['infoword_tf.load', *every], FAKE)
+    load = Made(lambda _: of_vectors())
+    return {'infoword_tf.load': load, **dict.fromkeys(every, FAKE)}
 
 
 # A fine-tuning that ends before a run: the task has all that was read.
@@ -182,19 +186,21 @@ WAYS = {
     }, {
         'tasks.retrieval.with_tuned': lambda results, _: (results, {
             'hybrid_share': 0.3, 'tune_queries': 1}),
-        **faked('encoder_of', 'mean_of_embeddings', 'digest', 'open_vectors',
-                'check_dims'),
+        **faked('models.encoder_of', 'models.mean_of_embeddings', 'digest',
+                'stages.open_vectors', 'models.check_dims'),
     }),
     'retrieval in stages': Way('tasks.retrieval', {
         **ONE, **BEIR, 'rerank': '{}/words', 'first': 'bm25',
     }, {
         'rerank': '{}/words2', 'first': '{}/words2', 'rerank_top': 3,
         'critic': 'late', 'costs': True,
-    }, faked('check_model', 'encoder_of', 'mean_of_embeddings', 'candidates')),
+    }, faked('check_model', 'models.encoder_of', 'models.mean_of_embeddings',
+             'candidates')),
     'retrieval keeps nothing': Way('tasks.retrieval', {**ONE, **BEIR}, {
         'seed': Into(3, ('untrained',)), 'batch_size': 5, 'dims': 3,
         'precision': 'mixed_bfloat16', 'baselines': False,
-    }, faked('encoder_of', 'mean_of_embeddings', 'check_dims')),
+    }, faked('models.encoder_of', 'models.mean_of_embeddings',
+             'models.check_dims')),
     'retrieval of an export': Way('tasks.retrieval', {
         **EXPORT, 'corpus': 'text:{}/a.txt', 'vectors': '{}/kept',
     }, {
@@ -205,7 +211,8 @@ WAYS = {
     }, {
         'infoword_tf.evaluation.models.exported': lambda *_, **__: ENCODER,
         'tasks.retrieval.read_exported': lambda _: (zoo.config('simcse'), {}),
-        **faked('encoder_of', 'digest', 'open_vectors', 'check_dims'),
+        **faked('models.encoder_of', 'digest', 'stages.open_vectors',
+                'models.check_dims'),
     }),
     'retrieval of results': Way('tasks.retrieval', {
         **BEIR, 'run': '{}/a.run', 'workdir': '{}/out',
@@ -501,6 +508,7 @@ def of_vectors():
         np.random.default_rng(zlib.crc32(x.encode())).standard_normal(4)
         for x in texts
     ]).astype(np.float32)  # fmt: skip
+    stand_in.untrained.return_value = stand_in
     stand_in.vector_width.return_value = stand_in.encoder.width = 4
     return stand_in
 

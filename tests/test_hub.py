@@ -1,13 +1,19 @@
 """Names of the Hub, asked of a server on this machine."""
 
 import contextlib
+import errno
+import gzip
 import hashlib
 import io
 import json
+import os
 import pathlib
+from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 from absl.testing import parameterized
+from pyarrow import parquet
 
 import infoword_tf
 from export import card
@@ -15,11 +21,11 @@ from infoword_tf import folders, hub
 from infoword_tf.config import WEIGHTS, Config
 from infoword_tf.data import corpora
 from infoword_tf.training import begin
-from tasks import classify
+from tasks import classify, sts
 from tests import hubserver, places
 from tests.eager import eagerly
 from tests.refused import refused
-from tests.tasks import finetuning
+from tests.tasks import command, finetuning
 from tests.weights import folders as public
 
 FILES = {
@@ -170,6 +176,80 @@ class ModelTest(HubCase):
                 hub.folder_of('hf://o/n')
 
 
+class CacheTest(command.Checks, HubCase):
+    """A cache that takes no file."""
+
+    @contextlib.contextmanager
+    def unwritable(self, number, after=0):
+        """Lets files of a download take some bytes, then an error."""
+        opened = io.open
+
+        class Full(io.FileIO):
+            def write(self, data):
+                if self.tell() >= after:
+                    raise OSError(number, os.strerror(number))
+                return super().write(data[: after - self.tell()])
+
+        def open_(path, mode='r', *more, **named):
+            if not str(path).endswith('.incomplete'):
+                return opened(path, mode, *more, **named)
+            if number in (errno.EACCES, errno.EROFS):
+                raise OSError(number, os.strerror(number), path)
+            return io.BufferedWriter(Full(path, 'w'))
+
+        with mock.patch.object(io, 'open', open_):
+            yield
+
+    @parameterized.parameters(
+        (errno.ENOSPC, 'free space'), (errno.EDQUOT, 'free space'),
+        (errno.EACCES, 'make it writable'), (errno.EROFS, 'make it writable'),
+    )  # fmt: skip
+    def test_it_is_said(self, number, words):
+        """A later run fetches what is missing; no half of a file is read."""
+        cache = self.folder / 'hf'
+        for name, open_ in (
+            ('hf://o/m', hub.folder_of), ('hf://datasets/o/d', hub.path_of)
+        ):
+            with self.unwritable(number, after=100), refused(
+                'hub_cache', name, cache, os.strerror(number), words, 'HF_HOME'
+            ):
+                open_(name)
+            self.check_whole(cache)
+            self.assertNotEmpty(self.check_whole(pathlib.Path(open_(name))))
+            self.assertEmpty(list(cache.rglob('*.incomplete')))
+
+    def check_whole(self, folder):
+        """Checks all files of snapshots; returns them."""
+        paths = [
+            x for x in folder.rglob('*.*')
+            if 'snapshots' in x.parts and x.is_file()
+        ]  # fmt: skip
+        for path in paths:
+            name = path.as_posix().partition('/snapshots/')[2]
+            known = (FILES | DATA)[name.partition('/')[2]]
+            self.assertEqual(path.read_bytes(), known)
+        return paths
+
+    def test_what_is_whole_is_read(self):
+        folder = hub.folder_of('hf://o/m')
+        with self.unwritable(errno.EROFS):
+            self.assertEqual(hub.folder_of('hf://o/m'), folder)
+
+    def test_as_xet_says_it(self):
+        why = 'Data processing error: No space left on device (os error 28)'
+        with mock.patch(
+            'huggingface_hub.snapshot_download', side_effect=RuntimeError(why)
+        ), refused('hub_cache', 'free space'):
+            hub.folder_of('hf://o/m')
+
+    def test_a_command_says_it_in_a_line(self):
+        with self.unwritable(errno.ENOSPC):
+            done = command.run(
+                sts, '--init=hf://o/m', '--data=hf://datasets/o/d/data/*.csv'
+            )
+        self.assert_refused(done, 'hub_cache', 'hf://', self.folder / 'hf')
+
+
 class LoadTest(HubCase):
     def test_vectors_are_those_of_the_folder(self):
         self.enterContext(eagerly())
@@ -226,6 +306,183 @@ class LoadTest(HubCase):
             )
 
 
+def records(number):
+    """Texts of documents, of several sentences each."""
+    return [
+        {'body': f'Some words of {i}. And {i % 7} more.', 'other': 'x' * 99}
+        for i in range(number)
+    ]
+
+
+def of_kind(kind, rows):
+    """Returns the bytes of a file of a kind of corpus."""
+    lines = ''.join(json.dumps(row) + '\n' for row in rows).encode()
+    if kind == 'parquet':
+        file = io.BytesIO()
+        parquet.write_table(
+            pa.Table.from_pylist(rows), file, row_group_size=100
+        )
+        return file.getvalue()
+    if kind == 'arrow':
+        file = io.BytesIO()
+        table = pa.Table.from_pylist(rows)
+        with pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+        return file.getvalue()
+    if kind == 'text':
+        return '\n\n'.join(row['body'] for row in rows).encode()
+    return {
+        'jsonl': lambda: lines,
+        'gz': lambda: gzip.compress(lines, mtime=0),
+        'zst': lambda: pa.compress(lines, codec='zstd', asbytes=True),
+    }[kind]()
+
+
+class CorpusTest(HubCase):
+    """Texts that are read where they are."""
+
+    def add(self, kind, end, numbers=(300, 200)):
+        """Adds two files to the Hub; returns the folder with the same."""
+        files = {
+            f'text/part-{i}.{end}': of_kind(kind, records(number))
+            for i, number in enumerate(numbers)
+        }
+        folder = write(self.folder / 't', files)
+        self.hub.add('datasets/o/t', folder)
+        self.hub.requests.clear()
+        return folder
+
+    @parameterized.parameters(
+        ('parquet', 'parquet', 'parquet:{}/text/*.parquet:body'),
+        ('jsonl', 'jsonl', 'jsonl:{}/**/*.jsonl:body'),
+        ('gz', 'jsonl.gz', 'jsonl:{}/text/part-?.jsonl.gz:body'),
+        ('zst', 'jsonl.zst', 'jsonl:{}/text/part-[01].jsonl.zst:body'),
+        ('text', 'txt', 'text:{}/text/*.txt'),
+        ('arrow', 'arrow', 'arrow:{}/text/*.arrow:body'),
+    )
+    def test_documents_are_those_of_the_files(self, kind, end, name):
+        """Of both splits, in chunks too; only what is no folder is kept."""
+        folder = self.add(kind, end)
+        local, remote = (
+            corpora.open_corpus(name.format(x))
+            for x in (folder, 'hf://datasets/o/t')
+        )
+        for split in ('train', 'heldout'):
+            one, two = (
+                [x.sentences for x in getattr(corpus, split)()]
+                for corpus in (local, remote)
+            )
+            self.assertNotEmpty(one)
+            self.assertEqual(one, two)
+        one, two = (
+            [[x.sentences for x in chunk.read()] for chunk in chunks]
+            for chunks in (corpora.chunks_of(x, 5000) for x in (local, remote))
+        )
+        self.assertEqual(one, two)
+        is_kept = any((self.folder / 'hf').rglob('part-*'))
+        self.assertEqual(is_kept, kind == 'arrow')
+
+    def test_heldout_files(self):
+        folder = self.add('jsonl', 'jsonl')
+        texts = []
+        for place in (folder, 'hf://datasets/o/t'):
+            corpus = corpora.open_corpus(
+                f'jsonl:{place}/text/part-0.jsonl:body',
+                f'{place}/text/part-1.jsonl',
+            )
+            texts.append([x.text for x in corpus.heldout()])
+        self.assertLen(texts[0], 200)
+        self.assertEqual(*texts)
+        name = 'jsonl:hf://datasets/o/t/text/*.jsonl:body'
+        with refused('heldout_files_trained', 'part-0.jsonl'):
+            corpora.open_corpus(name, 'hf://datasets/o/t/text/part-0.jsonl')
+
+    def test_the_first_is_read_before_the_last(self):
+        """Of a large file a reader fetches no more than it needs."""
+        folder = self.add('jsonl', 'jsonl', (60_000, 300))
+        size = (folder / 'text/part-0.jsonl').stat().st_size
+        corpus = corpora.open_corpus(
+            'jsonl:hf://datasets/o/t/text/*.jsonl:body'
+        )
+        next(corpus.every())
+        asked = ' '.join(path for _, path, _ in self.hub.requests)
+        self.assertIn('part-0', asked)
+        self.assertNotIn('part-1', asked)
+        [(_, where, bytes_asked)] = [
+            x for x in self.hub.requests if x[2] and x[0] == 'GET'
+        ][-1:]
+        self.assertIn('/cdn/', where)
+        first, last = bytes_asked.removeprefix('bytes=').split('-')
+        self.assertEqual(first, '0')
+        self.assertLess(int(last), size - 1)
+
+    def test_the_commit_is_the_key(self):
+        """Another revision is other text, a download of the same is not."""
+        self.add('jsonl', 'jsonl')
+        name = 'jsonl:hf://datasets/o/t{}/text/*.jsonl:body'
+        first = corpora.open_corpus(name.format('')).fingerprint
+        commit = hubserver.commit_of('datasets/o/t', 0)
+        hub.path_of('hf://datasets/o/t')
+        for revision in ('', '@main', f'@{commit}'):
+            again = corpora.open_corpus(name.format(revision)).fingerprint
+            self.assertEqual(again, first)
+        self.add('jsonl', 'jsonl')
+        other = corpora.open_corpus(name.format('')).fingerprint
+        self.assertNotEqual(other, first)
+        again = corpora.open_corpus(name.format(f'@{commit}')).fingerprint
+        self.assertEqual(again, first)
+
+    def test_without_a_network(self):
+        """What was downloaded is read; what was not is refused."""
+        self.add('jsonl', 'jsonl')
+        name = 'jsonl:hf://datasets/o/t/text/*.jsonl:body'
+        with hubserver.out_of_reach(), refused('hub_out_of_reach', 'o/t'):
+            corpora.open_corpus(name)
+        remote = corpora.open_corpus(name)
+        expected = [x.sentences for x in remote.every()]
+        hub.path_of('hf://datasets/o/t/text/*.jsonl')
+        with hubserver.out_of_reach():
+            local = corpora.open_corpus(name)
+            self.assertEqual([x.sentences for x in local.every()], expected)
+            self.assertEqual(local.fingerprint, remote.fingerprint)
+            self.assertLen(corpora.chunks_of(local, 10**6), 1)
+
+    @parameterized.parameters(
+        ('o/none/*.jsonl', 'hub_repository', 'o/none'),
+        ('o/t@v7/*.jsonl', 'hub_revision', 'v7'),
+        ('o/t/text/*.txt', 'hub_without_file', 'text/part-0.jsonl'),
+        ('o/t/text', 'hub_without_file', 'text/part-0.jsonl'),
+    )
+    def test_what_there_is_not(self, path, id, words):
+        self.add('jsonl', 'jsonl')
+        with refused(id, words):
+            corpora.open_corpus(f'jsonl:hf://datasets/{path}:body')
+
+    def test_a_field_there_is_not(self):
+        self.add('jsonl', 'jsonl')
+        name = 'jsonl:hf://datasets/o/t/text/part-0.jsonl'
+        with refused('unknown_field', 'text', 'body', 'part-0.jsonl'):
+            corpora.open_corpus(name)
+
+    @parameterized.parameters('jsonl', 'parquet', 'gz')
+    def test_a_connection_that_breaks_off(self, kind):
+        """Once: it is read again. Always: that is said, in one line."""
+        end = 'jsonl.gz' if kind == 'gz' else kind
+        folder = self.add(kind, end)
+        kind = end.partition('.')[0]
+        corpus = corpora.open_corpus(
+            f'{kind}:hf://datasets/o/t/text/*.{end}:body'
+        )
+        name = f'text/part-1.{end}'
+        digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        self.hub.cut |= {name, f'/cdn/{digest}'}
+        with mock.patch('time.sleep'):
+            self.assertLen([*corpus.every()], 500)
+            self.hub.lost |= {name, f'/cdn/{digest}'}
+            with refused('hub_download', 'hf://datasets/o/t@'):
+                list(corpus.every())
+
+
 class DataTest(HubCase):
     def test_paths(self):
         folder = pathlib.Path(hub.path_of('hf://datasets/o/d'))
@@ -244,19 +501,6 @@ class DataTest(HubCase):
         name = 'hf://datasets/o/d/data/*.parquet'
         with refused('hub_without_file', name, 'data/train-0.csv'):
             hub.path_of(name)
-
-    def test_a_corpus(self):
-        lines = [f'{{"body": "Some words of {i}."}}\n' for i in range(40)]
-        files = {'text/a.jsonl': ''.join(lines).encode()}
-        self.hub.add('datasets/o/t', write(self.folder / 't', files))
-        name = 'jsonl:hf://datasets/o/t/text/*.jsonl:body'
-        corpus = corpora.open_corpus(hub.with_paths(name))
-        local = f'jsonl:{self.folder}/t/text/*.jsonl:body'
-        expected = corpora.open_corpus(local)
-        self.assertEqual(
-            [x.sentences for x in corpus.train()],
-            [x.sentences for x in expected.train()],
-        )
 
     def test_figures_are_those_of_the_files(self):
         """Results of a command are equal; flags.txt has the typed names."""

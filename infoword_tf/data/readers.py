@@ -17,9 +17,9 @@ import json
 import pathlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO, cast
 
-from infoword_tf import errors
+from infoword_tf import errors, hub
 
 Stream = io.BufferedReader | gzip.GzipFile
 # Numbers of lines or of Parquet's rows, from 1, and the records.
@@ -31,6 +31,7 @@ _SHOWN, LETTERS = 20, 40  # fields in a complaint; letters of a value
 PACKED = {'.gz': 'gzip', '.zst': 'zstd'}  # endings, and programs that test them
 LONGEST = 1 << 26  # bytes of a line; a binary file may have no line end
 _BLOCK = 1 << 18  # bytes that are read at once
+_HEAD = 512  # of a file of which only the beginning is read
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -44,7 +45,7 @@ def opened(path: pathlib.Path) -> Iterator[Stream]:
     """Opens a file, unpacked; ValueError: the content is damaged."""
     program = PACKED.get(path.suffix)
     try:
-        with _stream(path) as stream:
+        with hub.open_file(path) as file, _stream(path, file) as stream:
             yield stream
     except (EOFError, OSError, zlib.error) as error:
         check_system(error)
@@ -63,22 +64,22 @@ def check_system(error: Exception) -> None:
         raise error
 
 
-def _stream(path: pathlib.Path) -> Stream:
+def _stream(path: pathlib.Path, file: BinaryIO) -> Stream:
     if path.suffix == '.gz':
-        return gzip.GzipFile(path)
+        return gzip.GzipFile(fileobj=file)
     if path.suffix == '.zst':
         import pyarrow
 
-        raw = pyarrow.input_stream(str(path), compression='zstd')
+        raw = pyarrow.input_stream(file, compression='zstd')
         return io.BufferedReader(raw, _BLOCK)
-    return open(path, 'rb')
+    return cast(io.BufferedReader, file)
 
 
 def is_plain(path: pathlib.Path) -> bool:
     """Tells whether a file is UTF-8 and not packed, so divisible."""
     if path.suffix in PACKED:
         return False
-    with open(path, 'rb') as file:
+    with hub.open_file(path, _HEAD) as file:
         return file.read(2) not in UTF16
 
 
@@ -273,7 +274,7 @@ def read_columns(
 
     is_parquet = head_of(path)[:4] == b'PAR1'
     try:
-        with pyarrow.OSFile(where) as file:
+        with open_columns(path) as file:
             if is_parquet:
                 # Without a buffer a whole row group would be held.
                 opened = parquet.ParquetFile(
@@ -306,6 +307,15 @@ def read_columns(
             'damaged_columns',
             f'{where} cannot be read as Parquet or Arrow ({why})',
         ) from None
+
+
+def open_columns(path: pathlib.Path) -> Any:
+    """Opens a file for pyarrow."""
+    import pyarrow
+
+    if hub.is_name(path):
+        return pyarrow.PythonFile(hub.open_file(path), 'r')
+    return pyarrow.OSFile(str(path))
 
 
 def class_names(path: pathlib.Path) -> dict[str, tuple[str, ...]]:
@@ -350,7 +360,7 @@ READERS: dict[str, Callable[..., Numbered]] = {
 
 def head_of(path: pathlib.Path) -> bytes:
     """Reads six bytes, from which the format of a file is known."""
-    with open(path, 'rb') as file:
+    with hub.open_file(path, _HEAD) as file:
         return file.read(6)
 
 
@@ -402,6 +412,8 @@ def _paths(record: dict[str, Any], before: str = '') -> Iterator[str]:
 def split_spec(spec: str, field: str = FIELD) -> tuple[str, str]:
     """Splits GLOB[:FIELD] at the last colon; `field` is the default."""
     pattern, colon, named = spec.rpartition(':')
+    if named.startswith('//'):  # of hf://
+        return spec, field
     if colon and not (pattern and named):
         raise errors.InputError(
             'wrong_glob_and_field',

@@ -17,7 +17,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
-from infoword_tf import errors
+from infoword_tf import errors, hub
 from infoword_tf.data import documents, readers
 from infoword_tf.data.documents import Document
 
@@ -34,11 +34,13 @@ def find(pattern: str) -> list[pathlib.Path]:
 
     Args:
       pattern: as in a shell: `~`, `*`, `?`, `[...]`, and `**` for folders at
-        any depth.
+        any depth. Of the Hub, hf://datasets/..., see `hub.files_of`.
 
     Raises:
       ValueError: no file matches.
     """
+    if hub.is_name(pattern):
+        return hub.files_of(pattern)
     names = glob.glob(os.path.expanduser(pattern), recursive=True)
     paths = sorted(pathlib.Path(n) for n in names if os.path.isfile(n))
     if not paths:
@@ -94,9 +96,9 @@ def chunks(
     all_chunks = []
     for path in paths:
         begins, target = [0], size
-        total = path.stat().st_size
+        total = hub.size_of(path)
         if readers.is_plain(path):
-            with open(path, 'rb') as file:
+            with hub.open_file(path, _HEAD) as file:
                 while target < total:
                     begin = _next_document(file, target, by_line)
                     if begin is not None and begin < total:
@@ -223,6 +225,8 @@ class Records(Files):
 
     def find(self, pattern: str) -> list[pathlib.Path]:
         """Returns files; a folder is one that `datasets` has saved."""
+        if self.kind == 'arrow' and hub.is_name(pattern):
+            pattern = hub.path_of(pattern)  # a folder, of several files
         folder = pathlib.Path(pattern).expanduser()
         if (folder / 'dataset_dict.json').exists():
             splits = sorted(x.name for x in folder.iterdir() if x.is_dir())
@@ -250,9 +254,10 @@ class Records(Files):
         groups = []
         for path in paths:
             if readers.head_of(path)[:4] != b'PAR1':
-                groups.append(Chunk(path, size=path.stat().st_size))
+                groups.append(Chunk(path, size=hub.size_of(path)))
                 continue
-            file, begin, room = parquet.read_metadata(path), 0, 0
+            with readers.open_columns(path) as opened:
+                file, begin, room = parquet.read_metadata(opened), 0, 0
             for end in range(1, file.num_row_groups + 1):
                 room += file.row_group(end - 1).total_byte_size
                 if room >= size or end == file.num_row_groups:
