@@ -85,24 +85,13 @@ VECTORS_OF = {
 }
 
 
-OF_EVALUATION = {
-    'check_dims': 'infoword_tf.evaluation.models',
-    'encoder_of': 'infoword_tf.evaluation.models',
-    'mean_of_embeddings': 'infoword_tf.evaluation.models',
-    'open_vectors': 'infoword_tf.evaluation.stages',
-}
-
-
 def faked(*names):
     """Replaces the parts of a search, and others of `tasks.retrieval`.
 
     Names of `models` and `stages` are those of `tasks.retrieval`, too.
     """
     parts = 'ranking.hybrid', 'write_run', 'finish'
-    every = [
-        f'{OF_EVALUATION.get(name, "tasks.retrieval")}.{name}'
-        for name in (*parts, *names)
-    ]
+    every = [f'tasks.retrieval.{name}' for name in (*parts, *names)]
     searches = 'by_vectors', 'by_words'
     every += [f'infoword_tf.evaluation.stages.{name}' for name in searches]
     load = Made(lambda _: of_vectors())
@@ -283,7 +272,7 @@ WAYS = {
         'tasks.mine.check_judge': None,
         'infoword_tf.load': Made(lambda _: of_vectors()),
         'tasks.mine.rated': lambda _, a, b: np.linspace(0, 1, len(a)),
-        'tasks.mine.csv.writer': FAKE,
+        'tasks.mine.csv': FAKE,
     }),
     'mine a folder': Way('tasks.mine', {**ONE, **BEIR}, {
         'data_dir': '{}/beir2', 'split': 'dev', 'positives': 2,
@@ -293,7 +282,7 @@ WAYS = {
             queries=['one'], relevance=[dict.fromkeys(range(3), 1)],
             documents=lambda: enumerate(('some', 'more', 'text'))),
         'infoword_tf.load': Made(lambda _: of_vectors()),
-        'tasks.mine.csv.writer': FAKE,
+        'tasks.mine.csv': FAKE,
     }),
     'savedmodel': Way('export.savedmodel', {
         'init': '{}/one', 'output': '{}/out', 'sts': '{}/a.tsv',
