@@ -17,7 +17,9 @@ from infoword_tf.choices import flags_of, groups_of
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.objectives import SUMS, TABLE, Sum
 
-HUB = 'A model may be hf://OWNER/NAME, and a file hf://datasets/OWNER/NAME/PATH.'
+HUB = (
+    'A model may be hf://OWNER/NAME, and a file hf://datasets/OWNER/NAME/PATH.'
+)
 REPEAT = ';\n    repeat this option'  # absl appends this to our text
 
 
