@@ -10,6 +10,7 @@
 
 import difflib
 import pathlib
+import re
 import runpy
 import signal
 import sys
@@ -72,6 +73,22 @@ def module_of(command: str) -> str:
     if INSTALLED and not module.startswith('infoword_tf.'):
         return f'infoword_tf.{module}'
     return module
+
+
+def as_installed(text: str) -> str:
+    """Writes `infoword train` for `python -m infoword_tf.train`, and so on.
+
+    A text of a checkout stays: there is no `python -m tasks.classify` in an
+    install alone.
+    """
+    if not INSTALLED:
+        return text
+    names = {module: name for name, (module, _) in COMMANDS.items()}
+    return re.sub(
+        rf'python -m ({"|".join(map(re.escape, names))})(?![\w.])',
+        lambda match: f'infoword {names[match[1]]}',
+        text,
+    )
 
 
 def folder_of(name: str) -> pathlib.Path:

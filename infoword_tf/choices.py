@@ -433,9 +433,10 @@ class RunChoices(
     )  # fmt: skip
 
     init: str | None = flag(
-        None, 'A workdir to start from, or a folder of transformers or '
-        'sentence-transformers: the run takes the encoder, the tokenizer, and '
-        'the heads of rows that both have.', model=True)
+        None, 'A workdir to start from, or a public model: a folder of '
+        'transformers or sentence-transformers, or hf://OWNER/NAME of the '
+        'Hugging Face Hub; the run takes the encoder, the tokenizer, and the '
+        'heads of rows that both have.', model=True)
     workdir: str = flag('', 'The folder of the run.')
 
     @staticmethod

@@ -152,6 +152,7 @@ def _help(
 ) -> NoReturn:
     """Prints the page of --help or --help=NAME for other flags, and ends."""
     from infoword_tf import helptext
+    from infoword_tf.__main__ import as_installed
 
     with contextlib.suppress(flags.Error):
         flags.FLAGS(['', *typed])
@@ -162,7 +163,8 @@ def _help(
         if name == 'xml':
             flags.FLAGS.write_help_in_xml_format(sys.stdout)
         else:
-            print(helptext.page(flags.FLAGS, kind, about, name))
+            page = helptext.page(flags.FLAGS, kind, about, name)
+            print(as_installed(page))
     except ValueError as error:
         print(f'error: {error}', file=sys.stderr)
         sys.exit(1)

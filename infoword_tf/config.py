@@ -26,6 +26,10 @@ ROLES = {
     'passage': ('document', 'passage', 'corpus'),
 }
 SPECIAL = 'cls', 'sep', 'mask'  # names of special tokens in layouts
+_NO_FOLDER = (
+    ', and there is no such folder; a model of the Hugging Face Hub is '
+    'hf://OWNER/NAME'
+)
 EXPORTED = f'assets.extra/{FILE}'  # in the folder of an export's version
 
 
@@ -372,6 +376,7 @@ class Config:
             raise FileNotFoundError(
                 f'{folder} has no {FILE}: it is not the workdir of a run of '
                 'infoword_tf.train'
+                + ('' if path.parent.exists() else _NO_FOLDER)
             )
         try:
             values = json.loads(path.read_text())

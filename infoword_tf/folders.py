@@ -115,7 +115,8 @@ def workdir_of(
     notes = workdir / _NOTES
     if notes.is_file():
         for line in notes.read_text(encoding='utf-8').splitlines():
-            print(f'{folder}: {line}', file=sys.stderr)
+            name = hub.commit_of(folder) or folder
+            print(f'{name}: {line}', file=sys.stderr)
     return workdir
 
 
@@ -148,7 +149,8 @@ def _make(
         except OSError:
             if not (workdir / _CONFIG).is_file():  # another one was faster
                 raise
-    print(f'{folder}: converted, and kept as {workdir}', file=sys.stderr)
+    name = hub.commit_of(folder) or folder
+    print(f'{name}: converted, and kept as {workdir}', file=sys.stderr)
 
 
 def _converted(

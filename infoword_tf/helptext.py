@@ -13,10 +13,13 @@ from collections.abc import Iterable, Mapping
 from absl import flags
 
 from infoword_tf import errors
-from infoword_tf.choices import groups_of
+from infoword_tf.choices import flags_of, groups_of
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.objectives import SUMS, TABLE, Sum
 
+HUB = (
+    'A model may be hf://OWNER/NAME, and a file hf://datasets/OWNER/NAME/PATH.'
+)
 REPEAT = ';\n    repeat this option'  # absl appends this to our text
 
 
@@ -77,6 +80,7 @@ def page(
         names = [x for x in names if x not in FLAGS or encoder in FLAGS[x]]
         if names:
             listed += [_entry(group, ' '.join(f'--{x}' for x in names), 13)]
+    models = kind and any(x.model for _, x in flags_of(kind).values())
     command = re.search(r'^    \S(?:.*\\\n)*.*', about, re.M)
     kinds = ['a group'] * bool(listed)
     kinds += ['a row', 'a view'] * bool(owners) + ['a flag']
@@ -89,7 +93,8 @@ def page(
         *(f'{k}:\n{whole(names)}' for k, names in of_rows(used).items()),
         '\n'.join(['Groups of further flags:', *listed] if listed else []),
         _filled(f'Rows with settings: {" ".join(rows)}' if rows else ''),
-        _filled(
+        f'{HUB}\n' * bool(models)
+        + _filled(
             f'--help=NAME explains {", ".join(kinds)}; --helpfull explains '
             'all. --flagfile=FILE reads flags from a file.'
         ),

@@ -195,6 +195,12 @@ def files_of(name: str) -> list[pathlib.Path]:
     from huggingface_hub import errors
 
     known = parse(name)
+    if known.kind != 'dataset':
+        raise InputError(
+            'hub_no_data_set',
+            f'{name}: files of a data set are '
+            'hf://datasets/OWNER/NAME[@REVISION]/PATH',
+        )
     with _complaints(known):
         try:
             commit = huggingface_hub.HfApi().dataset_info(

@@ -7,6 +7,10 @@ import threading
 from collections.abc import Iterator
 
 STATUS = 42  # that of TensorFlow's preemption handler: start the job again
+_WITHOUT = (
+    'stopped by SIGTERM, {:g} s later (--grace_seconds) and without saving: '
+    'the same command goes on from the last checkpoint\n'
+)
 
 
 class Preempted(BaseException):
@@ -57,6 +61,7 @@ def stop_on_sigterm(grace: float | None) -> Iterator[threading.Event]:
             if byte[0] == signal.SIGTERM:
                 stopping.set()
                 if not done.wait(grace):
+                    os.write(2, _WITHOUT.format(grace).encode())
                     os._exit(STATUS)
 
     thread = threading.Thread(target=wait, daemon=True)

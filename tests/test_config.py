@@ -139,6 +139,11 @@ class ConfigFilesTest(places.Folder, absltest.TestCase):
         config.write(self.folder)
         self.assertEqual(Config.read(self.folder), config)
 
+    def test_a_name_of_the_hub_without_its_mark(self):
+        message = 'o/m has no .*no such folder.* is hf://OWNER/NAME$'
+        with self.assertRaisesRegex(FileNotFoundError, message):
+            Config.read('o/m')
+
     def test_that_of_an_export(self):
         with self.assertRaisesRegex(FileNotFoundError, 'no version of an exp'):
             read_exported(self.folder)

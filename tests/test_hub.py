@@ -458,6 +458,10 @@ class CorpusTest(HubCase):
         with refused(id, words):
             corpora.open_corpus(f'jsonl:hf://datasets/{path}:body')
 
+    def test_a_name_of_a_model(self):
+        with refused('hub_no_data_set', 'hf://o/t/a.jsonl', 'hf://datasets/'):
+            corpora.open_corpus('jsonl:hf://o/t/a.jsonl:body')
+
     def test_a_field_there_is_not(self):
         self.add('jsonl', 'jsonl')
         name = 'jsonl:hf://datasets/o/t/text/part-0.jsonl'

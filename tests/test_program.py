@@ -82,6 +82,16 @@ class ProgramTest(parameterized.TestCase):
         self.assertEqual(out, f'{folder}\n')
         self.assertTrue((folder / file).is_file())
 
+    def test_examples_of_an_install(self):
+        """What --help shows can be typed there."""
+        text = 'python -m tasks.tag --init=x; python -m infoword_tf.train.a'
+        self.assertEqual(program.as_installed(text), text)
+        with mock.patch.object(program, 'INSTALLED', True):
+            self.assertEqual(
+                program.as_installed(text),
+                'infoword tag --init=x; python -m infoword_tf.train.a',
+            )
+
     @parameterized.parameters(
         ('classify', False, 'tasks.classify'),
         ('classify', True, 'infoword_tf.tasks.classify'),

@@ -524,3 +524,4 @@ class PreemptedTest(absltest.TestCase):
             cwd=ROOT, capture_output=True, text=True, timeout=50,
         )  # fmt: skip
         self.assertEqual((done.returncode, done.stdout), (42, 'True\n'))
+        self.assertRegex(done.stderr, r'SIGTERM, 0\.2 s .* without saving: ')

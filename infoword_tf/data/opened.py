@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands, files
+from infoword_tf import commands, files, progress
 from infoword_tf.choices import (
     VOCAB_SIZE,
     RunChoices,
@@ -363,8 +363,9 @@ def open_tokenizer(
             )
         return kind.read(learned, lower_case)
     began = time.monotonic()
+    text = _to_learn(texts, choices.language_exponent, weights)
     tokenizer = kind.learn(
-        _to_learn(texts, choices.language_exponent, weights),
+        progress.bar(text, 'reading for a vocabulary', unit=' texts'),
         sys.maxsize if size is None else size,
         lower_case,
     )

@@ -24,7 +24,7 @@ from collections.abc import (
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from infoword_tf import errors
+from infoword_tf import errors, hub
 from infoword_tf.choices import DELIMITERS
 from infoword_tf.data import readers
 
@@ -35,6 +35,7 @@ _SNIFFED = 100  # lines of CSV from which the delimiter is guessed
 # A first line is compared with so many that follow; a name of more words is
 # taken for a text, and one of more letters is truncated in messages.
 _NEXT, _WORDS, _LETTERS = 1000, 4, 40
+_OF_HUB = '; one of a data set of the Hub is hf://datasets/OWNER/NAME/PATH'
 _NO_CELL = (dict, list, bytes)  # values of records that are no cells
 
 
@@ -107,7 +108,9 @@ def open_table(
             '(CoNLL) are read by tasks.tag',
         )
     if not path.is_file():
-        raise FileNotFoundError(f'{path}: there is no such file')
+        raise FileNotFoundError(
+            f'{name}: there is no such file' + _OF_HUB * hub.is_name(name)
+        )
     if suffix in _RECORDS:
         return _open_records(path, suffix, lists)
     if suffix == '.csv':

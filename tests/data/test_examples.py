@@ -3,12 +3,15 @@
 Glossary of shapes: n examples, J examples of a sequence.
 """
 
+import contextlib
+import io
 import math
 from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
 
+from infoword_tf import progress
 from infoword_tf.data.examples import (
     MULTIPLE,
     Examples,
@@ -236,6 +239,16 @@ class LayOutTest(parameterized.TestCase):
         template = (loaded or self.loaded).template
         targets = {'label': np.arange(5)}
         return format_texts(template, sides, length, targets, **more)
+
+    def test_long_work_says_how_far_it_is(self):
+        printed = io.StringIO()
+        with (
+            mock.patch.object(progress, 'EVERY', 0),
+            contextlib.redirect_stderr(printed),
+        ):
+            self.format_texts([(TEXTS, None)], 12, chunk=2)
+        last = printed.getvalue().splitlines()[-1]
+        self.assertRegex(last, '^tokenizing: 100%.* 5/5 .* texts/s')
 
     def in_layout(self, name):
         """The model as if its config said another layout."""

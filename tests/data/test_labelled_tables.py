@@ -305,6 +305,12 @@ class TablesTest(texts.Temporary):
         with refused(id, name, *values):
             self.rows(name, content)
 
+    def test_a_name_of_the_hub_that_is_of_a_model(self):
+        name = 'hf://o/d/a.csv'
+        message = f'^{name}: .* is hf://datasets/OWNER/NAME/PATH$'
+        with self.assertRaisesRegex(FileNotFoundError, message):
+            tables.open_table(name)
+
     def test_columns_of_json_lines_are_those_of_all(self):
         path = self.write('a.jsonl', '{"a": "x"}\n\n{"b": 1, "a": "y"}\n')
         table = tables.open_table(str(path))
