@@ -38,8 +38,10 @@ class CheckTest(parameterized.TestCase):
             )
             self.assertEndsWith(setting.help, '.')
             if setting.needs:
-                other, value = setting.needs
-                TABLE[row].settings[other].check(f'{row}.{other}', value)
+                other, values = setting.needs
+                self.assertNotEmpty(values)
+                for value in values:
+                    TABLE[row].settings[other].check(f'{row}.{other}', value)
 
     def test_the_narrowest_embeddings(self):
         setting = ENCODERS['transformer'].settings['embedding_width']

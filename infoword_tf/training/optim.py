@@ -148,13 +148,14 @@ def preset(
             'moments_of_sums',
             f'--moments={moments} is for Adam; --optimizer={name} sums squares',
         )
-    changes = {
-        'weight_decay': weight_decay,
-        'clip_norm': clip_norm,
-        'lr_decay': lr_decay,
-    }
-    changes = {k: v for k, v in changes.items() if v is not None}
-    return rules._replace(moments=moments, **changes)
+    if weight_decay is None:
+        weight_decay = rules.weight_decay
+    if clip_norm is None:
+        clip_norm = rules.clip_norm
+    return rules._replace(
+        moments=moments, weight_decay=weight_decay, clip_norm=clip_norm,
+        lr_decay=lr_decay or rules.lr_decay,
+    )  # fmt: skip
 
 
 def warmup_steps(
