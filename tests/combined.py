@@ -83,12 +83,17 @@ OF_CRITICS = {
 _NO_QUEUE = {'queue': 0, 'momentum': 0.9}
 _CRITICS = [x for x in CRITICS if x != 'cosine']
 _OF_TEXTS = [x for x in OF_DOCUMENTS if x != 'cosine']
+_IN_CONTEXT = [x for x in _CRITICS if not CRITICS[x].takes_lookup({})]
 _BOTH_POOL = {'mean': True, 'bilstm': True}
 REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
     'dim': (_NO_QUEUE,),
     'ict': (
         _NO_QUEUE,
-        *({'encoder': 'lookup', 'critic': x} for x in _OF_TEXTS),
+        *(
+            {'encoder': 'lookup', 'critic': x}
+            for x in _OF_TEXTS
+            if x in _IN_CONTEXT
+        ),
         *({'queue': 12, 'critic': x} for x in _OF_TEXTS),
     ),
     'gpt': ({'encoder': 'modern', 'pre_norm': True},),
@@ -104,7 +109,7 @@ REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
         {'encoder': 'lookup', 'pooling': 'last_two'},
         {'encoder': 'lookup', 'cut_features': 0.25},
         {'encoder': 'lookup', 'cut_tokens': 0.3},
-        *({'encoder': 'lookup', 'critic': x} for x in _CRITICS),
+        *({'encoder': 'lookup', 'critic': x} for x in _IN_CONTEXT),
         *({'queue': 12, 'critic': x} for x in _CRITICS),
         *({'momentum': 0.9, 'critic': x} for x in _CRITICS),
         {'dims': '8,3', 'critic': 'lexical'},

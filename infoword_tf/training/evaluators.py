@@ -44,8 +44,8 @@ class Evaluator:
             raise errors.InputError(
                 'judgement_of_other_critic',
                 f'{judgements.spec} is not measured by the critic '
-                f'{critic.name}: '
-                'retrieval:DIR is by late and lexical, all by cosine',
+                f'{critic.name}: retrieval:DIR is by critics that encode each '
+                'text alone, all by cosine',
             )
         self._measure: Callable[[], float | dict[str, float]]
         if isinstance(judged, sts.ScoredPairs):
