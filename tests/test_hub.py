@@ -361,7 +361,7 @@ class CorpusTest(HubCase):
         ('arrow', 'arrow', 'arrow:{}/text/*.arrow:body'),
     )
     def test_documents_are_those_of_the_files(self, kind, end, name):
-        """Of both splits, in chunks too; only what is no folder is kept."""
+        """Reads both splits, in chunks too, and leaves no copy on the disk."""
         folder = self.add(kind, end)
         local, remote = (
             corpora.open_corpus(name.format(x))
@@ -398,7 +398,7 @@ class CorpusTest(HubCase):
             corpora.open_corpus(name, 'hf://datasets/o/t/text/part-0.jsonl')
 
     def test_the_first_is_read_before_the_last(self):
-        """Of a large file a reader fetches no more than it needs."""
+        """Fetches of a large file no more than the reader needs."""
         folder = self.add('jsonl', 'jsonl', (60_000, 300))
         size = (folder / 'text/part-0.jsonl').stat().st_size
         corpus = corpora.open_corpus(
@@ -433,7 +433,7 @@ class CorpusTest(HubCase):
         self.assertEqual(again, first)
 
     def test_without_a_network(self):
-        """What was downloaded is read; what was not is refused."""
+        """Reads what was downloaded, and refuses what was not."""
         self.add('jsonl', 'jsonl')
         name = 'jsonl:hf://datasets/o/t/text/*.jsonl:body'
         with hubserver.out_of_reach(), refused('hub_out_of_reach', 'o/t'):
