@@ -37,14 +37,14 @@ from infoword_tf.choices import flag
 LABELS, EXTRA = (500, 2000), 10_000
 DATA = pathlib.Path('glue/SST-2')
 TEACHER_UPDATES, UPDATES, BATCH = 200, 330, 32
+ALONE, LOOKUP = 'labels alone', 'word table'
 METHODS = {
-    'labels alone': ('--alpha=0', '--patience=none'),
+    ALONE: ('--alpha=0', '--patience=none'),
     'KD': ('--patience=none',),
     'PKD-last': ('--patience=last',),
     'PKD-skip': ('--patience=skip',),
 }
-ALONE = 'labels alone'
-LOOKUP, OF_LOOKUP = 'word table', ('labels alone', 'KD')
+OF_LOOKUP = ALONE, 'KD'
 TIMED = 100  # texts of the dev set
 
 
@@ -80,14 +80,15 @@ def write_examples(folder: pathlib.Path, count: int, seed: int) -> None:
 
 
 def train(
-    workdir: pathlib.Path, command: str, init: str, *typed: str
+    workdir: pathlib.Path, command: str, init: str, updates: int, *typed: str
 ) -> pathlib.Path:
     """Trains a run, unless finished before; returns the workdir."""
     from infoword_tf import checkpoint
 
     kept.evaluate(
         workdir, command, *typed, f'--dev={DATA / "dev.tsv"}',
-        '--text=sentence', '--label=label', f'--batch_size={BATCH}', init=init,
+        '--text=sentence', '--label=label', f'--batch_size={BATCH}',
+        f'--steps={updates}', f'--eval_every={updates}', init=init,
     )  # fmt: skip
     shutil.rmtree(workdir / checkpoint.FOLDER, ignore_errors=True)
     return workdir
@@ -120,18 +121,17 @@ def train_seed(
         *choices.typed.split(),
     ]  # fmt: skip
     teacher = train(
-        folder / 'teacher', 'classify', choices.init, *common,
-        f'--steps={TEACHER_UPDATES}',
-    )  # fmt: skip
+        folder / 'teacher', 'classify', choices.init, TEACHER_UPDATES, *common
+    )
     runs = {'teacher': teacher}
     for student, (init, typed) in students_of(choices).items():
         for method in OF_LOOKUP if student == LOOKUP else METHODS:
             extra = [f'--extra={folder / "extra.tsv"}']
             name = f'{student}/{method}'
             runs[name] = train(
-                folder / name.replace(' ', '_'), 'distill', init, *common,
-                *typed, *METHODS[method], *(extra if method != ALONE else ()),
-                f'--teacher={teacher}', f'--steps={UPDATES}',
+                folder / name.replace(' ', '_'), 'distill', init, UPDATES,
+                *common, *typed, *METHODS[method], f'--teacher={teacher}',
+                *(extra if method != ALONE else ()),
             )  # fmt: skip
             print(f'{folder}: {name}: {score_of(runs[name]):.3f}', flush=True)
     return runs
