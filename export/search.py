@@ -186,7 +186,8 @@ def search_of(
     def compared(texts: Texts) -> Texts:
         if dims is not None:
             texts = models.first_numbers(texts, dims, config.normalize)
-        return ranking.prepared(texts, config.similarity)
+        similarity = CRITICS[critic].similarity or config.similarity
+        return ranking.prepared(texts, similarity)
 
     def search(
         query: str, words: float = choices.words, top_k: int = choices.top_k

@@ -441,7 +441,7 @@ def stage_of(
     return Stage(
         critic=critic,
         encode=encode,
-        similarity=config.similarity,
+        similarity=kind.similarity or config.similarity,
         rate=None,
         source=source,
         key=key,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from infoword_tf.config import Config
-from infoword_tf.critics.critic import Critic
 from infoword_tf.critics.form import Compared
+from infoword_tf.critics.vector import VectorCritic
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
@@ -34,13 +34,19 @@ NO_HEAD, IN_TRAINING, KEPT, PROJECTOR = HEADS = (
 )  # fmt: skip
 
 
-class Cosine(Critic):
-    """The cosine of two vectors."""
+class Cosine(VectorCritic):
+    """The cosine of two vectors, which the config makes, not a head."""
 
     name = COSINE
     help = 'the cosine of their vectors (cosine)'
-    has_vector = of_vectors = True
+    has_vector = has_dims = True
+    similarity = None
     symmetric = False
+    lacks = {}
+
+    @classmethod
+    def answer(cls) -> None:
+        """Implements `Critic.answer`: texts are vectors."""
 
     @classmethod
     def tokenize(cls, loaded: Any, texts: list[str], role: str | None) -> Any:
@@ -69,15 +75,6 @@ class Cosine(Critic):
                 'weights that have one, be it empty',
             )
         return f'{cls.signature}_{prompt}' if prompt else cls.signature
-
-    @classmethod
-    def joined(
-        cls, outputs: Sequence[Mapping[str, np.ndarray]], config: Config,
-        role: str | None,
-    ) -> np.ndarray:  # fmt: skip
-        """Implements `Critic.joined`."""
-        del config, role
-        return np.concatenate([batch['embeddings'] for batch in outputs])
 
     def compared(
         self,
@@ -269,13 +266,12 @@ class SentenceCosine(Cosine):
 
     def pooled(self, batch: Any, texts: Compared, encoded: Encoded) -> Tensor:
         """Pools all texts, [N S, D] float32."""
-        del batch
         if self.pooling == CLS:
             states = ops.cast(encoded.states, 'float32')  # [B, J S, D]
             return ops.reshape(states, (-1, states.shape[-1]))
-        real = of_texts(texts.view.block_ids, texts.slots)
         if self.pooling == MEAN:
-            return pool(encoded.states, real)
+            return super().pooled(batch, texts, encoded)
+        real = of_texts(texts.view.block_ids, texts.slots)
         at = LAYER_MEANS[self.pooling]
         return sum(pool(encoded.layer(i), real) for i in at) / len(at)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from infoword_tf.config import Config
 from infoword_tf.critics.form import TextForm
+from infoword_tf.errors import InputError
 from infoword_tf.views import Reads, Specials
 
 
@@ -73,6 +74,23 @@ class RoleMethods:
     _arrays: Callable[..., list[np.ndarray]]
     _arrays_of: Callable[..., list[np.ndarray]]
 
+    @property
+    def head(self) -> Any:
+        """The entry of the critic; ValueError: the model has none."""
+        if (entry := self.critic.of(self.config)) is None:
+            raise InputError(
+                'no_head_of_critic',
+                f'{self.states.rows_text} do not make {self.critic.described}; '
+                f'train with --simcse.critic={self.critic.name}, or bring in a '
+                'model that makes them',
+            )
+        return entry
+
+    @property
+    def layer(self) -> Any:
+        """The layer of the head."""
+        return self.workdir.model.critics[self.critic.name]
+
 
 class Critic(TextForm):
     """A way to compare two texts.
@@ -89,6 +107,8 @@ class Critic(TextForm):
         has_vector: whether the vector of `encode` is what is trained, which
             further rows may read (`SentenceCosine.projected`).
         of_vectors: whether a search compares vectors, not `Tokens` or weights.
+        similarity: comparison of vectors by a search, `cosine` or `dot`; None:
+            that of the config.
         lacks: settings of rows that are not for it, by name; the values that
             are not, or (): none is.
         described: words for what a public folder without it has no place for.
@@ -109,6 +129,7 @@ class Critic(TextForm):
     of_pairs: ClassVar[bool] = False
     has_vector: ClassVar[bool] = False
     of_vectors: ClassVar[bool] = False
+    similarity: ClassVar[str | None] = None
     lacks: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     described: ClassVar[str] = ''
     signature: ClassVar[str] = 'embed'
@@ -180,8 +201,8 @@ class Critic(TextForm):
     def answer(cls) -> type[RoleMethods] | None:
         """Returns the methods by which a loaded model encodes texts.
 
-        inference/loaded.py joins the class with `RolePredictor`: `head`,
-        `entries`, `most_texts`, `width` of an entry, `outputs` of a signature,
+        inference/loaded.py joins the class with `RolePredictor`: `entries`,
+        `most_texts`, `width` of an entry, `outputs` of a signature,
         `encode` and `encode_tokenized`. None: texts are vectors, or pairs.
         """
         return None

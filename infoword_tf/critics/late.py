@@ -376,18 +376,6 @@ class LateVectors(RoleMethods):
     """
 
     @property
-    def head(self) -> LateConfig:
-        """Settings of the vectors; ValueError: the model has none."""
-        if (entry := self.critic.of(self.config)) is None:
-            raise InputError(
-                'no_token_vectors',
-                f'{self.states.rows_text} make no vectors of tokens; train '
-                f'with --simcse.critic={self.critic.name}, or bring in a model '
-                'that has them',
-            )
-        return entry
-
-    @property
     def width(self) -> int:
         """W."""
         width = self.head.dense[-1].width
@@ -450,9 +438,7 @@ class LateVectors(RoleMethods):
         if not self.head.first:
             counts &= tf.range(tf.shape(ids)[1]) > 0
         states = self.states(ids, lengths, hidden=hidden)
-        vectors = self.workdir.model.critics[self.critic.name].projected(
-            tf.boolean_mask(states, counts)
-        )
+        vectors = self.layer.projected(tf.boolean_mask(states, counts))
         sizes = tf.reduce_sum(tf.cast(counts, tf.int64), axis=1)
         return tf.RaggedTensor.from_row_lengths(
             unit(vectors[:, : self.config.dims]), sizes, validate=False

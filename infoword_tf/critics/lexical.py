@@ -23,7 +23,6 @@ from infoword_tf.critics.critic import (
 )
 from infoword_tf.critics.form import Compared
 from infoword_tf.critics.texts import Tokens
-from infoword_tf.errors import InputError
 from infoword_tf.layers import lexical
 from infoword_tf.layers.lexical import TOKENS, VOCABULARY, Lexical
 from infoword_tf.layers.pooling import real_places
@@ -314,18 +313,6 @@ class LexicalWeights(RoleMethods):
     critic: type[LexicalCritic]
     width = 2  # of an entry: a weight and an id
 
-    @property
-    def head(self) -> Lexical:
-        """The layer of weights; ValueError: the model has none."""
-        if self.critic.name not in self.workdir.model.critics:
-            raise InputError(
-                'no_lexical_weights',
-                f'{self.states.rows_text} give no weights to the vocabulary; '
-                f'train with --simcse.critic={self.critic.name}, or bring in a '
-                'model that has them',
-            )
-        return self.workdir.model.critics[self.critic.name]
-
     @functools.cached_property
     def spelled(self) -> list[str]:
         """Tokens of the vocabulary as people read text, V strings."""
@@ -362,8 +349,8 @@ class LexicalWeights(RoleMethods):
             ids: [B, T] int32.
             block_ids: [B, T] int32, 0 for tokens of the text, else -1.
         """
-        best = self.head.highest(states, ids, block_ids, 1)
-        return self.head.weights_of(best)
+        best = self.layer.highest(states, ids, block_ids, 1)
+        return self.layer.weights_of(best)
 
     def entries(
         self, ids: Tensor, lengths: Tensor, role: str

@@ -200,7 +200,7 @@ def exported(
             return vectors
         return first_numbers(vectors, dims, config.normalize)
 
-    return embed, config.similarity
+    return embed, kind.similarity or config.similarity
 
 
 def exported_rate(folder: pathlib.Path, batch_size: int) -> Rate:

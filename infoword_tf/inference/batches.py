@@ -179,8 +179,12 @@ class RolePredictor(BatchPredictor):
         raise NotImplementedError
 
     def most_texts(self, tokens: int, role: str) -> int | None:
-        """Returns how many texts are in a batch of `tokens` at most."""
-        raise NotImplementedError
+        """Returns how many texts a batch of `tokens` has at most.
+
+        None: any number.
+        """
+        del tokens, role
+        return None
 
     def outputs(self, entries: tf.RaggedTensor) -> dict[str, Tensor]:
         """Returns outputs of a signature: `entries`, padded."""

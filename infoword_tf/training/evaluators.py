@@ -118,7 +118,7 @@ class Evaluator:
             # One more than is read: a query may find its own document.
             rankings = ranking.search(
                 encode(queries, 'query'), encoded(), _DEPTH + 1,
-                self.loaded.config.similarity,
+                self.critic.similarity or self.loaded.config.similarity,
             )  # fmt: skip
             return retrieval.measure(task, rankings)['ndcg@10']
 

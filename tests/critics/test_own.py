@@ -1,4 +1,4 @@
-"""The critic of docs/critic.md: one file, one line, and all else is there."""
+"""The critics of docs/critic.md: one file, one line, and all else is there."""
 
 import os
 import pathlib
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 from tests import places
 
@@ -17,64 +17,91 @@ PAIRS = '\n'.join(
     for animal in ('cat', 'dog', 'owl', 'fox')
     for place in ('barn', 'wood', 'house', 'tree')
 )
-# In a process: the package is a copy that has the critic.
+# In a process: the package is a copy that has the critic NAME.
 CODE = """
 import pathlib
 import numpy as np
 import infoword_tf
 from export import savedmodel, verify
+from infoword_tf.evaluation import models
 
 infoword_tf.train(
     pairs='pairs.tsv', objectives='simcse', encoder='transformer', size='tiny',
     steps=3, seq_len=16, batch_size=8, vocab_size=90, workdir='run',
-    settings={
-        'simcse.critic': 'blend', 'simcse.share': 0.25,
-        'simcse.terms': 'tokens', 'simcse.query_flops': 1e-3,
-    },
+    settings={'simcse.critic': NAME, **SETTINGS},
 )
 loaded = infoword_tf.load('run')
 texts = ['where does the cat sleep', 'the owl sleeps in the tree', 'zebra']
-both = loaded.by_critic['blend'].encode(texts).toarray()
-size = len(loaded.tokenizer)
-weights, vectors = both[:, :size], both[:, size:]
 states = loaded.encode(texts, pooling='mean')
+queries, passages = (
+    loaded.by_critic[NAME].encode(texts, role) for role in ('query', 'passage')
+)
+CHECKS
+savedmodel.run(init='run', output='out')
+assert verify.run(init='run', model='out/1', texts=8)
+scores = models.exported_scores(pathlib.Path('out/1'), 8)(texts[0], texts)
+expected = queries @ passages.T
+np.testing.assert_allclose(scores, expected[0], atol=1e-5)
+card = pathlib.Path('out/MODEL_CARD.md').read_text()
+assert CARD in card
+assert f'embed_{NAME}_query' in card
+print('all of it')
+"""
+OF_BLEND = """
+queries, passages = queries.toarray(), passages.toarray()
+size = len(loaded.tokenizer)
+weights, vectors = passages[:, :size], passages[:, size:]
 units = states / np.linalg.norm(states, axis=1, keepdims=True)
 np.testing.assert_allclose(vectors, 0.5 * units, atol=1e-5)
 assert (weights >= 0).all() and (weights > 0).any()
-savedmodel.run(init='run', output='out')
-assert verify.run(init='run', model='out/1', texts=8)
-card = pathlib.Path('out/MODEL_CARD.md').read_text()
-assert 'tokens, then numbers of a vector' in card
-assert 'embed_blend_query' in card
-print('all of it')
+"""
+OF_DISTANCE = """
+form = loaded.model.objectives['simcse'].form
+vectors = states @ form.layer.kernel.numpy()
+gaps = vectors[:, None] - vectors
+expected = -np.square(gaps).sum(axis=2)
+np.testing.assert_allclose(queries @ passages.T, expected, atol=1e-5)
+scores = form.scores(vectors, vectors[:2], None, None)
+np.testing.assert_allclose(scores, expected[:, :2], atol=1e-5)
+scores = form.paired(vectors[:2], vectors[1:], None)
+np.testing.assert_allclose(scores, np.diag(expected, 1), atol=1e-5)
+assert loaded.distance.encode([]).shape == (0, 6 + 2)
 """
 
 
-class OwnCriticTest(places.Folder, absltest.TestCase):
-    def test_it_is_one_file_and_one_line(self):
+class OwnCriticTest(places.Folder, parameterized.TestCase):
+    @parameterized.parameters(
+        ('blend', OF_BLEND, 'tokens, then numbers of a vector', {
+            'simcse.share': 0.25, 'simcse.terms': 'tokens',
+            'simcse.query_flops': 1e-3,
+        }),
+        ('distance', OF_DISTANCE, 'squared', {'simcse.map_width': 6}),
+    )  # fmt: skip
+    def test_it_is_one_file_and_one_line(self, name, checks, card, settings):
         """Trains, loads, exports, and compares as the formula says."""
         page = (ROOT / 'docs/critic.md').read_text()
-        (file,) = re.findall(r'```python\n(.*?)```', page, re.DOTALL)
-        (line,) = re.findall(r"`('blend': \w+,)`", page)
-        for name in ('infoword_tf', 'tasks', 'export'):
-            shutil.copytree(ROOT / name, self.folder / name)
+        files = re.findall(r'```python\n(.*?)```', page, re.DOTALL)
+        (file,) = (x for x in files if f"    name = '{name}'\n" in x)
+        (line,) = re.findall(rf"`('{name}': \w+,)`", page)
+        for folder in ('infoword_tf', 'tasks', 'export'):
+            shutil.copytree(ROOT / folder, self.folder / folder)
         critics = self.folder / 'infoword_tf/critics'
-        (critics / 'blend.py').write_text(file)
+        (critics / f'{name}.py').write_text(file)
         table = (critics / '__init__.py').read_text()
         first = "    'cosine': SentenceCosine,\n"
         self.assertIn(first, table)
         table = table.replace(first, f'{first}    {line}\n')
-        end = '\n__all__'
         table = table.replace(
             'from infoword_tf.critics.cosine',
-            'from infoword_tf.critics.blend import BlendCritic\n'
+            f'from infoword_tf.critics.{name} import {line.split()[1][:-1]}\n'
             'from infoword_tf.critics.cosine',
         )
-        self.assertIn(end, table)
         (critics / '__init__.py').write_text(table)
         (self.folder / 'pairs.tsv').write_text(f'a\tb\n{PAIRS}\n')
+        code = f'NAME, SETTINGS, CARD = {(name, settings, card)!r}\n'
+        code += CODE.replace('CHECKS', checks)
         done = subprocess.run(
-            [sys.executable, '-c', CODE], cwd=self.folder,
+            [sys.executable, '-c', code], cwd=self.folder,
             env={**os.environ, 'PYTHONPATH': str(self.folder)},
             capture_output=True, text=True, check=False,
         )  # fmt: skip

@@ -176,10 +176,10 @@ class LateTest(parameterized.TestCase):
                 'token_dims_out_of_range', f'dims {dims}', f'have {width}'
             ):
                 asked.encode_tokens(TEXTS, dims=dims)
-        with refused('no_token_vectors', 'critic=late'):
+        with refused('no_head_of_critic', 'critic=late'):
             bare.encode_tokens(TEXTS)
         for asked in (bare.encode_sparse, bare.terms, bare.lexical.tokenize):
-            with refused('no_lexical_weights', 'critic=lexical'):
+            with refused('no_head_of_critic', 'critic=lexical'):
                 asked(TEXTS)
         self.assertEqual(model.encode_tokens([]), [])
         self.assertEqual(model.encode_sparse([]).shape, (0, 900))
