@@ -56,6 +56,21 @@ NAMES = {
 }  # fmt: skip
 PYDOCS = 'pydocs'  # a corpus: first sentences find the rest
 COMPILED = f'{NAMES["labels"]}, compiled'  # by PyTorch
+# Critics that the peer trains, and flags with which both compute the same.
+TYPED: dict[str, Callable[[Any], list[str]]] = {
+    'cosine': lambda _: ['--simcse.pooling=mean', '--simcse.head=none'],
+    'late': lambda choices: (
+        [f'--sentences.query_length={choices.query_len}']
+        if choices.query_len else []
+    ),
+    'lexical': lambda choices: [
+        '--simcse.terms=vocabulary',
+        f'--simcse.query_flops={choices.flops}',
+        f'--simcse.passage_flops={choices.flops}',
+        f'--simcse.flops_steps={choices.steps // 3}',
+    ],
+    'cross': lambda _: [],
+}  # fmt: skip
 # Choices of one kind of data.
 ONLY_OF = {
     'labels': ('task', 'data_dir', 'examples'),
@@ -86,7 +101,7 @@ class TrainersChoices:
     pairs: str | None = flag(None, 'A csv with a line of names, of pairs.')
     critic: tuple[str, ...] = flag(
         ('cosine',), 'Of pairs; several are trained one after the other.',
-        choices=tuple(CRITICS))
+        choices=tuple(TYPED))
     temperature: float | None = flag(
         None, 'Of pairs; by default 0.05 of cosines, else 1.', at_least=1e-6)
     query_len: int | None = flag(
@@ -117,23 +132,6 @@ class TrainersChoices:
 def temperature_of(choices: TrainersChoices, critic: str) -> float:
     """Returns the temperature of both sides."""
     return choices.temperature or CRITICS[critic].usual_temperature
-
-
-def typed_of(choices: TrainersChoices, critic: str) -> list[str]:
-    """Returns flags of a critic, with which both sides compute the same."""
-    late = []
-    if choices.query_len:
-        late = [f'--sentences.query_length={choices.query_len}']
-    return {
-        'cosine': ['--simcse.pooling=mean', '--simcse.head=none'],
-        'late': late,
-        'lexical': [
-            '--simcse.terms=vocabulary',
-            f'--simcse.query_flops={choices.flops}',
-            f'--simcse.passage_flops={choices.flops}',
-            f'--simcse.flops_steps={choices.steps // 3}',
-        ],
-    }.get(critic, [])
 
 
 def score_of(choices: TrainersChoices, critic: str, out: pathlib.Path) -> float:
@@ -191,7 +189,7 @@ def run_ours(
             f'--pairs={choices.pairs}', f'--simcse.critic={critic}',
             f'--simcse.temperature={temperature_of(choices, critic)}',
             '--optimizer=adamw', '--weight_decay=0',
-            f'--checkpoint_every={choices.steps}', *typed_of(choices, critic),
+            f'--checkpoint_every={choices.steps}', *TYPED[critic](choices),
         )  # fmt: skip
     updates = kept.records_of(out)
     answer = {'rate': statistics.median(u['steps_per_second'] for u in updates)}
