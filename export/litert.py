@@ -39,7 +39,7 @@ import numpy as np
 
 import infoword_tf
 from infoword_tf import commands, errors, files
-from infoword_tf.choices import flag
+from infoword_tf.choices import ColumnChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.critics import CRITICS
 from infoword_tf.data import glue_layout, labelling, tables
@@ -47,6 +47,7 @@ from infoword_tf.evaluation import measures
 from infoword_tf.evaluation import sts as task
 from infoword_tf.resolve import answering
 
+from .savedmodel import SavedModelChoices
 from .serving import model as standalone
 
 if TYPE_CHECKING:  # it imports TensorFlow
@@ -74,7 +75,7 @@ _TEXTS = 200  # on which the card compares, and nasty ones
 class LitertChoices:
     """The choices of the command."""
 
-    init: str = flag('', 'The workdir of a finished run.', model=True)
+    init: str = again(SavedModelChoices, 'init', '')
     output: str = flag('', 'A folder that is not there yet.')
     seq_len: int | None = flag(
         None, 'Maximum length of a text in tokens; by default that of '
@@ -85,12 +86,10 @@ class LitertChoices:
     dev: str | None = flag(
         None, 'A labelled table, see tasks.classify; the model card then has '
         'the scores on it.')
-    text: str = flag('text', 'Column of its texts.')
-    pair: str | None = flag(None, 'Column of its second texts.')
-    label: str = flag(
-        'label', 'Column of its labels, or of lists of several labels.')
-    label_columns: tuple[str, ...] = flag(
-        (), 'Instead of --label a column for each label, of 0 and 1.')
+    text: str = again(ColumnChoices, 'text', 'text')
+    pair: str | None = again(ColumnChoices, 'pair', None)
+    label: str = again(ColumnChoices, 'label', 'label')
+    label_columns: tuple[str, ...] = again(ColumnChoices, 'label_columns', ())
     sts: str | None = flag(
         None, 'The same for vectors: a file of STS-B, see tasks.sts.')
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import commands
-from infoword_tf.choices import TextChoices, again, flag
+from infoword_tf.choices import ColumnChoices, again, flag
 from infoword_tf.config import read_exported
 from infoword_tf.critics import CRITICS
 from infoword_tf.critics.texts import Texts
@@ -59,9 +59,7 @@ class SearchChoices:
         None, 'The column of --documents with unique names; by default a '
         'document is called FILE:LINE.')
     text: str = flag('text', 'Columns of --documents, with commas between.')
-    delimiter: str | None = again(
-        TextChoices, 'pair_delimiter', None, help='What is between the '
-        'cells of a .csv; by default as its first lines suggest.')
+    delimiter: str | None = again(ColumnChoices, 'delimiter', None)
     index: str | None = flag(
         None, 'The folder of the index; by default DIR/search. Without '
         '--corpus and --documents it is searched as it is.')
@@ -79,9 +77,7 @@ class SearchChoices:
         None, 'The share of words in that sum, and --hybrid as well: 0 is the '
         'vectors alone, 1 the words alone.', at_least=0.0, at_most=1.0,
         shown=ranking.SHARE)
-    dims: int | None = flag(
-        None, 'First numbers of vectors to compare; by default all.',
-        at_least=1)
+    dims: int | None = again(stages.StageChoices, 'dims', None)
 
     @property
     def words(self) -> float:

@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from infoword_tf import commands, errors, files
-from infoword_tf.choices import TextChoices, again, flag
+from infoword_tf.choices import ColumnChoices, flag
 from infoword_tf.config import Config
 from infoword_tf.data import labelling, tables, textfiles
 from infoword_tf.data.labelling import TableExamples
@@ -65,7 +65,7 @@ _ONE_CELL = str.maketrans('\t\n\r', '   ')
 
 
 @dataclasses.dataclass(frozen=True)
-class TableChoices:
+class TableChoices(ColumnChoices):
     """Choices of the examples of a table."""
 
     train: str = flag('', 'A table to train on.')
@@ -73,20 +73,9 @@ class TableChoices:
     columns: tuple[str, ...] = flag(
         (), 'Column names of TSV and CSV files that have no header line, in '
         'order; a file whose labels are not read may lack that column.')
-    delimiter: str | None = again(
-        TextChoices, 'pair_delimiter', None, help='Delimiter of .csv files; by '
-        'default the one of their first lines.')
-    text: str = flag('text', 'Column of the text.')
-    pair: str | None = flag(None, 'Column of a second text.')
     choices: tuple[str, ...] = flag(
         (), 'Columns of the second texts of which one is right (multiple '
         'choice).')
-    label: str = flag(
-        'label', 'Column of the label, or of lists of labels, of which a text '
-        'may have several or none.')
-    label_columns: tuple[str, ...] = flag(
-        (), 'Instead of --label a column for each label, which says of every '
-        'text whether it has it: 0 or 1.')
     separator: str | None = flag(
         None, 'What parts several labels in a cell of --label, which may be '
         'empty: ; say.')

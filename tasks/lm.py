@@ -44,6 +44,8 @@ from infoword_tf import commands, errors, progress
 from infoword_tf.choices import DeviceChoices, again, by_language, flag
 from infoword_tf.resolve import answering
 
+from .retrieval import VectorChoices
+
 if TYPE_CHECKING:  # they import TensorFlow, or Keras
     from infoword_tf.config import Config
     from infoword_tf.inference.loaded import Loaded
@@ -79,7 +81,7 @@ class LmChoices:
         1, 'Parts of the text that are scored in parallel: faster, but each '
         'part starts without memory.', at_least=1)
     precision: str = again(DeviceChoices, 'precision', 'float32')
-    workdir: str = flag('', 'Where metrics.json is written.')
+    workdir: str = again(VectorChoices, 'workdir', '')
     sample: bool = flag(False, 'Generate text instead of scoring one.')
     prompt: str = flag('', 'The text that --sample continues.')
     tokens: int = flag(

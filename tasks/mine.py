@@ -34,12 +34,14 @@ import numpy as np
 
 from infoword_tf import commands, errors, files
 from infoword_tf import progress as shown
-from infoword_tf.choices import AUTO, DeviceChoices, TextChoices, again, flag
+from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.critics import CRITICS
 from infoword_tf.data import corpora, text_pairs
 from infoword_tf.evaluation import ranking, retrieval
 from infoword_tf.resolve import answering
+
+from .retrieval import RetrievalChoices
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
@@ -64,9 +66,7 @@ class MineChoices:
     data_dir: str | None = flag(
         None, 'A BEIR folder instead of --pairs and --corpus: corpus.jsonl, '
         'queries.jsonl, qrels/.')
-    split: str = flag(
-        'train', 'The split of --data_dir: the name of a file of qrels/, '
-        'without .tsv.')
+    split: str = again(RetrievalChoices, 'split', 'train')
     positives: int = flag(
         8, 'Documents of each query of --data_dir, at most, those of the '
         'highest grades.', at_least=1)
@@ -82,10 +82,8 @@ class MineChoices:
     rescore: str | None = flag(
         None, 'A cross-encoder workdir that gives the scores of the margins.',
         model=True)
-    batch_size: int = flag(32, 'Texts encoded at a time.', at_least=1)
-    precision: str = again(
-        DeviceChoices, 'precision', 'float32',
-        help=f'Precision of --init; {AUTO}')
+    batch_size: int = again(RetrievalChoices, 'batch_size', 32)
+    precision: str = again(RetrievalChoices, 'precision', 'float32')
     workdir: str = flag('', 'Where pairs.csv and metrics.json go.')
 
 

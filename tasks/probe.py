@@ -32,12 +32,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf import commands, errors
-from infoword_tf.choices import TextChoices, again, flag
+from infoword_tf.choices import ColumnChoices, again, flag
 from infoword_tf.data import labelling, tables
 from infoword_tf.data.labelling import TableExamples
 from infoword_tf.evaluation import measures, models
 
 from . import retrieval
+from .whiten import LayerChoices
 
 OUTER, INNER = 10, 5  # folds that score without --dev, and that choose C
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # C, the inverse of the penalty
@@ -58,13 +59,10 @@ class ProbeChoices(retrieval.VectorChoices):
         '', 'A table to train on, or a folder in the layout of MR or TREC.')
     dev: str | None = flag(
         None, 'A table to score; by default --train is cross-validated.')
-    delimiter: str | None = again(
-        TextChoices, 'pair_delimiter', None, help='Delimiter of .csv files; by '
-        'default the one of their first lines.')
-    text: str = flag('text', 'Column of the text.')
+    delimiter: str | None = again(ColumnChoices, 'delimiter', None)
+    text: str = again(ColumnChoices, 'text', 'text')
     label: str = flag('label', 'Column of the label.')
-    pooling: str | None = flag(
-        None, 'Pooling of the vectors; by default that of --init.')
+    pooling: str | None = again(LayerChoices, 'pooling', None, choices=())
 
 
 class Probed(NamedTuple):

@@ -80,9 +80,7 @@ class VectorChoices:
     init: str | None = flag(
         None, 'The workdir of a finished run, or a converted one.', model=True)
     model: str | None = flag(None, 'An export instead, DIR/1.')
-    dims: int | None = flag(
-        None, 'How many of the first numbers of a vector are used; by default '
-        'all.', at_least=1)
+    dims: int | None = again(StageChoices, 'dims', None)
     workdir: str = flag('', 'Where metrics.json goes.')
 
 

@@ -40,10 +40,11 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import commands, errors
-from infoword_tf.choices import flag
+from infoword_tf.choices import again, flag
 from infoword_tf.evaluation import bitext, models
 
 from . import retrieval
+from .whiten import LayerChoices
 
 SHOWN = ('accuracy', 'f1')  # in the table
 
@@ -55,8 +56,7 @@ class TatoebaChoices(retrieval.VectorChoices):
     layer: int | None = flag(
         None, 'Layer of --init whose states are pooled, 0 the embeddings; by '
         'default as the workdir says.', at_least=0)
-    pooling: str | None = flag(
-        None, 'Pooling of the vectors; by default that of --init.')
+    pooling: str | None = again(LayerChoices, 'pooling', None, choices=())
     neighbours: int = flag(
         bitext.NEIGHBOURS, 'Nearest sentences that a margin is made of.',
         at_least=1)

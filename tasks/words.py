@@ -28,11 +28,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf import commands, errors
-from infoword_tf.choices import flag
+from infoword_tf.choices import again, flag
 from infoword_tf.data import readers
 from infoword_tf.evaluation import measures
 from infoword_tf.inference import wordvectors
 from infoword_tf.inference.wordvectors import WordVectors
+
+from .retrieval import VectorChoices
 
 AT_ONCE = 256  # questions
 
@@ -41,14 +43,13 @@ AT_ONCE = 256  # questions
 class WordsChoices:
     """Choices of the command."""
 
-    init: str = flag(
-        '', 'The workdir of a finished run, or a converted one.', model=True)
+    init: str = again(VectorChoices, 'init', '')
     vectors: str | None = flag(
         None, "A file in word2vec's text format instead.")
     data_dir: str = flag('', 'A folder of tests, *.txt and *.tsv.')
     word2vec: str | None = flag(
         None, "Where to write the vectors, in word2vec's text format.")
-    workdir: str = flag('', 'Where metrics.json goes.')
+    workdir: str = again(VectorChoices, 'workdir', '')
 
 
 class Test(NamedTuple):

@@ -50,6 +50,9 @@ class StageChoices:
     rerank_top: int | None = flag(
         None, 'How many documents of a query go from stage to stage.',
         at_least=1, shown=RERANKED)
+    dims: int | None = flag(
+        None, 'How many of the first numbers of a vector are used; by default '
+        'all.', at_least=1)
 
 
 def check_stages(
