@@ -26,7 +26,7 @@ from export import savedmodel, verify
 from infoword_tf.evaluation import models
 
 infoword_tf.train(
-    pairs='pairs.tsv', objectives='simcse', encoder='transformer', size='tiny',
+    pairs='pairs.tsv', objectives='simcse', encoder=ENCODER, size='tiny',
     steps=3, seq_len=16, batch_size=8, vocab_size=90, workdir='run',
     settings={'simcse.critic': NAME, **SETTINGS},
 )
@@ -71,13 +71,15 @@ assert loaded.distance.encode([]).shape == (0, 6 + 2)
 
 class OwnCriticTest(places.Folder, parameterized.TestCase):
     @parameterized.parameters(
-        ('blend', OF_BLEND, 'tokens, then numbers of a vector', {
+        ('blend', 'transformer', OF_BLEND, 'tokens, then numbers of a vector', {
             'simcse.share': 0.25, 'simcse.terms': 'tokens',
             'simcse.query_flops': 1e-3,
         }),
-        ('distance', OF_DISTANCE, 'squared', {'simcse.map_width': 6}),
+        ('distance', 'lookup', OF_DISTANCE, 'squared', {'simcse.map_width': 6}),
     )  # fmt: skip
-    def test_it_is_one_file_and_one_line(self, name, checks, card, settings):
+    def test_it_is_one_file_and_one_line(
+        self, name, encoder, checks, card, settings
+    ):
         """Trains, loads, exports, and compares as the formula says."""
         page = (ROOT / 'docs/critic.md').read_text()
         files = re.findall(r'```python\n(.*?)```', page, re.DOTALL)
@@ -98,7 +100,8 @@ class OwnCriticTest(places.Folder, parameterized.TestCase):
         )
         (critics / '__init__.py').write_text(table)
         (self.folder / 'pairs.tsv').write_text(f'a\tb\n{PAIRS}\n')
-        code = f'NAME, SETTINGS, CARD = {(name, settings, card)!r}\n'
+        values = name, encoder, settings, card
+        code = f'NAME, ENCODER, SETTINGS, CARD = {values!r}\n'
         code += CODE.replace('CHECKS', checks)
         done = subprocess.run(
             [sys.executable, '-c', code], cwd=self.folder,
