@@ -39,10 +39,11 @@ import numpy as np
 
 import infoword_tf
 from infoword_tf import commands, errors, files
-from infoword_tf.choices import ColumnChoices, again, flag
+from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
 from infoword_tf.critics import CRITICS
 from infoword_tf.data import glue_layout, labelling, tables
+from infoword_tf.data.labelling import ColumnChoices
 from infoword_tf.evaluation import measures
 from infoword_tf.evaluation import sts as task
 from infoword_tf.resolve import answering

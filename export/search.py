@@ -27,11 +27,12 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import commands
-from infoword_tf.choices import ColumnChoices, again, flag
+from infoword_tf.choices import again, flag
 from infoword_tf.config import read_exported
 from infoword_tf.critics import CRITICS
 from infoword_tf.critics.texts import Texts
 from infoword_tf.data import corpora, table_documents
+from infoword_tf.data.labelling import ColumnChoices
 from infoword_tf.errors import UsageError
 from infoword_tf.evaluation import models, ranking, stages
 from infoword_tf.evaluation.retrieval import EXACT

@@ -253,23 +253,6 @@ EncoderChoices: Any = dataclasses.make_dataclass(
 
 
 @dataclasses.dataclass(frozen=True)
-class ColumnChoices:
-    """Choices of the columns of a table with labels."""
-
-    delimiter: str | None = again(
-        TextChoices, 'pair_delimiter', None, help='Delimiter of .csv files; by '
-        'default the one of their first lines.')
-    text: str = flag('text', 'Column of the text in a table.')
-    pair: str | None = flag(None, 'Column of a second text.')
-    label: str = flag(
-        'label', 'Column of the label, or of lists of labels, of which a text '
-        'may have several or none.')
-    label_columns: tuple[str, ...] = flag(
-        (), 'Instead of --label a column for each label, which says of every '
-        'text whether it has it: 0 or 1.')
-
-
-@dataclasses.dataclass(frozen=True)
 class ModelChoices(EncoderChoices):
     """Choices of the model and of the batches.
 

@@ -46,10 +46,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from infoword_tf import commands, errors, files
-from infoword_tf.choices import ColumnChoices, flag
+from infoword_tf.choices import flag
 from infoword_tf.config import Config
 from infoword_tf.data import labelling, tables, textfiles
-from infoword_tf.data.labelling import TableExamples
+from infoword_tf.data.labelling import ColumnChoices, TableExamples
 from infoword_tf.evaluation import measures
 from infoword_tf.training.begin import refuse_unknown_rows
 

@@ -32,9 +32,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf import commands, errors
-from infoword_tf.choices import ColumnChoices, again, flag
+from infoword_tf.choices import again, flag
 from infoword_tf.data import labelling, tables
-from infoword_tf.data.labelling import TableExamples
+from infoword_tf.data.labelling import ColumnChoices, TableExamples
 from infoword_tf.evaluation import measures, models
 
 from . import retrieval

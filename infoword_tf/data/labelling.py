@@ -12,6 +12,7 @@ out.
 """
 
 import collections
+import dataclasses
 import itertools
 import json
 from collections.abc import Collection, Sequence
@@ -20,6 +21,7 @@ from typing import NamedTuple, Self, TypeVar
 import numpy as np
 
 from infoword_tf import errors
+from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.data.tables import Table, column_of
 
 Item = TypeVar('Item')
@@ -31,6 +33,23 @@ NO_LABEL = ('-', '-1')  # in tables of people: of no class
 # Whether a text has the label of a column.
 _YES_OR_NO = {'0': False, '1': True, '0.0': False, '1.0': True,
               'false': False, 'true': True}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnChoices:
+    """Choices of the columns of a table with labels."""
+
+    delimiter: str | None = again(
+        TextChoices, 'pair_delimiter', None, help='Delimiter of .csv files; by '
+        'default the one of their first lines.')
+    text: str = flag('text', 'Column of the text in a table.')
+    pair: str | None = flag(None, 'Column of a second text.')
+    label: str = flag(
+        'label', 'Column of the label, or of lists of labels, of which a text '
+        'may have several or none.')
+    label_columns: tuple[str, ...] = flag(
+        (), 'Instead of --label a column for each label, which says of every '
+        'text whether it has it: 0 or 1.')
 
 
 class TableColumns(NamedTuple):
