@@ -34,7 +34,7 @@ from benchmarks.tables import name_seeds, spread
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
 
-LABELS, EXTRA = (500, 2000), 10_000
+LABELS, EXTRA = ('500', '2000'), 10_000
 DATA = pathlib.Path('glue/SST-2')
 TEACHER_UPDATES, UPDATES, BATCH = 200, 330, 32
 ALONE, LOOKUP = 'labels alone', 'word table'
@@ -55,8 +55,8 @@ class FewChoices:
     init: str | None = flag(None, 'A pretrained workdir, or a public folder.')
     lookup: str | None = flag(
         None, 'The workdir of a word table with the vocabulary of --init.')
-    layers: tuple[int, ...] = flag((3, 2), 'Layers of students.')
-    labels: tuple[int, ...] = flag(LABELS, 'Numbers of labels.')
+    layers: tuple[str, ...] = flag(('3', '2'), 'Layers of students.')
+    labels: tuple[str, ...] = flag(LABELS, 'Numbers of labels.')
     seeds: int = flag(3, 'Runs of each: seeds 0, 1, ...', at_least=1)
     typed: str = flag('', 'Further flags of all runs, separated by blanks.')
     workdir: str | None = flag(None, 'Where runs and table go.')
@@ -207,7 +207,7 @@ def run(choices: FewChoices, chosen: Mapping[str, Any]) -> None:
             train_seed(choices, folder, count, seed)
             for seed in range(choices.seeds)
         ]
-        for count in choices.labels
+        for count in map(int, choices.labels)
     }
     kept.write_table(
         folder, lines_of(choices, runs),
