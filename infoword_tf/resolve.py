@@ -22,15 +22,19 @@ from infoword_tf.config import (
     TokenizerConfig,
 )
 from infoword_tf.critics import CRITICS
-from infoword_tf.encoder_choice import (
+from infoword_tf.errors import InputError, UsageError
+from infoword_tf.model_choice import (
     adapter_of,
     arguments_of,
     dropout_of,
     is_of_adapter,
     memory_of,
     resolve_encoder,
+    sides_of,
+    transform_of,
+    vector_fields,
+    vector_of,
 )
-from infoword_tf.errors import InputError, UsageError
 from infoword_tf.objectives import (
     SUMS,
     TABLE,
@@ -44,12 +48,6 @@ from infoword_tf.objectives import (
     setting_flags,
 )
 from infoword_tf.plan import Plan, ViewPlan, make_plan
-from infoword_tf.vector_choice import (
-    sides_of,
-    transform_of,
-    vector_fields,
-    vector_of,
-)
 from infoword_tf.views.sentences import PAIRED
 
 WORDPIECE = TokenizerConfig('wordpiece', lower_case=True)
