@@ -25,7 +25,7 @@ from infoword_tf.objectives import (
 )
 from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.tensors import Tensor
-from infoword_tf.views import VIEWS, Reads, View, root
+from infoword_tf.views import VIEWS, Reads, View
 
 HELDOUT_KEY = 20190  # seed of all that is drawn for held-out text
 
@@ -96,7 +96,7 @@ class Model(Assembly):
         if self.encoder.remembers and not off:
             for row in self.objectives:
                 for name, reads in self.reads[row].items():
-                    source = reads.source or VIEWS[root(name)].source
+                    source = reads.source or VIEWS[VIEWS.root(name)].source
                     if source == 'streams' and MAIN in reads.encoders:
                         entries[f'memory/{name}'] = StateEntry(
                             self.encoder.empty_state(batch, memory_length),
@@ -116,8 +116,8 @@ class Model(Assembly):
         for row in self.objectives:
             if name in self.reads[row]:
                 settings = self.config.rows[row].settings
-                arguments = VIEWS[root(name)].source_args(length, settings)
-                return arguments.get('advance')
+                spec = VIEWS[VIEWS.root(name)]
+                return spec.source_args(length, settings).get('advance')
         return None
 
     def encode(
@@ -229,7 +229,7 @@ class Model(Assembly):
             options['state'] = memory
             options['advance'] = self.advance(name, view.ids.shape[1])
         inputs = Inputs.of(view)
-        if VIEWS[root(name)].any_encoder:
+        if VIEWS[VIEWS.root(name)].any_encoder:
             if 'positions' not in encoder.input_fields:
                 # An encoder of relative positions computes distances itself.
                 inputs = inputs._replace(positions=None)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from infoword_tf.errors import InputError
 from infoword_tf.objectives import TABLE, decided
-from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
+from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec
 from infoword_tf.views.masked import MASKED_SHARE, MASKINGS
 
 # The input of a source; other sources read a corpus.
@@ -136,13 +136,13 @@ def make_plan(
         readers = {
             row: reads_of[row][view] for row in rows if view in reads_of[row]
         }
-        spec = VIEWS[root(view)]
-        source = sources.get(root(view), spec.source)
+        spec = VIEWS[VIEWS.root(view)]
+        source = sources.get(VIEWS.root(view), spec.source)
         where = {
             reads.where
             for by_view in reads_of.values()
             for other, reads in by_view.items()
-            if root(other) == root(view)
+            if VIEWS.root(other) == VIEWS.root(view)
         }
         of_row = rows[next(iter(readers))]  # alike in all rows that read it
         of_view = {name: of_row[name] for name in spec.settings}
@@ -207,7 +207,7 @@ def _sources_of(
     narrowed_by: dict[str, str] = {}
     for row, by_view in reads_of.items():
         for view, reads in by_view.items():
-            origin = root(view)
+            origin = VIEWS.root(view)
             if not reads.source:
                 continue
             if sources.setdefault(origin, reads.source) != reads.source:

@@ -45,7 +45,7 @@ from infoword_tf.data.text_pairs import TextPairs
 from infoword_tf.data.translations import ParallelText
 from infoword_tf.errors import InputError, UsageError
 from infoword_tf.plan import Plan, SourceSpec
-from infoword_tf.views import root
+from infoword_tf.views import VIEWS
 from infoword_tf.views.pair_candidates import Joining
 from infoword_tf.views.sentences import PAIRED
 
@@ -559,7 +559,7 @@ def together(
 def sides_of(plan: Plan) -> Mapping[str, Any]:
     """Returns the settings of the two sides of --pairs."""
     views = plan.views.items()
-    return next(x.settings for name, x in views if root(name) == PAIRED)
+    return next(x.settings for name, x in views if VIEWS.root(name) == PAIRED)
 
 
 def open_pairs(

@@ -1,8 +1,5 @@
 """Encoders: g_omega of the table. An encoder takes inputs, returns states."""
 
-from collections.abc import Collection
-from typing import Any
-
 from infoword_tf.encoders.disentangled import DisentangledTransformer
 from infoword_tf.encoders.elmo import Elmo
 from infoword_tf.encoders.encoder import (
@@ -34,24 +31,6 @@ for _encoder, _kind in ENCODERS.items():
         if _setting.flag:
             FLAGS.setdefault(_setting.flag, {})[_encoder] = _name
 
-
-
-def able(needs: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Returns the encoders that have all abilities, in the order of ENCODERS.
-
-    Args:
-        needs: names in ABILITIES.
-
-    Returns:
-        By encoder, the arguments by which it has them.
-    """
-    return {
-        name: {k: x for need in needs for k, x in kind.abilities[need].items()}
-        for name, kind in ENCODERS.items()
-        if all(need in kind.abilities for need in needs)
-    }
-
-
 __all__ = [
     'ABILITIES',
     'ENCODERS',
@@ -67,5 +46,4 @@ __all__ = [
     'RelativeTransformer',
     'Rnn',
     'Transformer',
-    'able',
 ]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from infoword_tf.config import Layout
-from infoword_tf.encoders import ENCODERS, able
+from infoword_tf.encoders import ENCODERS
 from infoword_tf.encoders.encoder import Encoded, Encoder
 from infoword_tf.errors import InputError
 from infoword_tf.lazy import Layer, Variable, ops
@@ -20,7 +20,7 @@ from infoword_tf.objectives.candidates import Replicas, Statistics
 from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.settings import Configurable, Setting
 from infoword_tf.tensors import Tensor
-from infoword_tf.views import VIEWS, Reads, Specials, View, root
+from infoword_tf.views import VIEWS, Reads, Specials, View
 
 T = TypeVar('T')
 Settings = Mapping[str, Any]
@@ -554,13 +554,13 @@ class Row:
         """Settings that a run may choose: of the row and of the views."""
         settings = dict(self.objective.settings)
         for view in self.views:
-            settings |= VIEWS[root(view)].settings
+            settings |= VIEWS[VIEWS.root(view)].settings
         return settings
 
     @property
     def view_of(self) -> dict[str, str]:
         """View of each setting that is a view's: the one that draws."""
-        views = map(root, self.views)
+        views = map(VIEWS.root, self.views)
         return {name: view for view in views for name in VIEWS[view].settings}
 
     def encoders(self, settings: Settings) -> dict[str, dict[str, Any]]:
@@ -572,13 +572,18 @@ class Row:
         Args:
             settings: all those of the row.
         """
-        allowed = {}
-        for encoder, arguments in able(decided(self.needs, settings)).items():
+        allowed, needs = {}, decided(self.needs, settings)
+        for encoder, kind in ENCODERS.items():
+            if not all(need in kind.abilities for need in needs):
+                continue
             lacking = False
+            arguments = {
+                k: x for need in needs for k, x in kind.abilities[need].items()
+            }
             for name, known in self.settings.items():
                 fixed = known.encoder.get(settings[name], {})
                 for argument, value in fixed.items():
-                    if argument in ENCODERS[encoder].settings:
+                    if argument in kind.settings:
                         arguments[argument] = value
                     else:
                         lacking |= settings[name] != known.default

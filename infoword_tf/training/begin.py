@@ -39,7 +39,7 @@ from infoword_tf.resolve import (
     resolve_text,
 )
 from infoword_tf.training.guide import guides_of
-from infoword_tf.views import VIEWS, root
+from infoword_tf.views import VIEWS
 
 if TYPE_CHECKING:
     from infoword_tf.data.corpora import Corpus
@@ -383,7 +383,7 @@ def refuse_translations(choices: RunChoices, plan: Plan) -> None:
         if getattr(choices, flag):
             known = ', '.join(
                 row for row, entry in TABLE.items()
-                if any(VIEWS[root(v)].source == 'translations'
+                if any(VIEWS[VIEWS.root(v)].source == 'translations'
                        for v in entry.views)
             )  # fmt: skip
             raise errors.UsageError(

@@ -24,7 +24,7 @@ from infoword_tf.training import optim
 from infoword_tf.training.distribution import StrategyReplicas, shard
 from infoword_tf.training.microbatch import MicrobatchStep
 from infoword_tf.training.state import State, apply_updates
-from infoword_tf.views import VIEWS, View, flatten, root, unflatten
+from infoword_tf.views import VIEWS, View, flatten, unflatten
 
 BOUNDS = 'mi', 'ceiling', 'log_candidates', 'unigram_mi'
 ANSWERS = 'accuracy', 'chance'
@@ -481,7 +481,7 @@ def most_common_targets(views: Mapping[str, View]) -> dict[str, int]:
     """Returns the most common b among the measured pairs of each row."""
     answers = {}
     for name, view in views.items():
-        if VIEWS[root(name)].any_encoder:
+        if VIEWS[VIEWS.root(name)].any_encoder:
             continue  # labels: counted by class, in statistics of their own
         for row, targets in view.targets.items():
             weights = view.weights[row] * view.measured.get(row, 1.0)

@@ -17,13 +17,14 @@ from infoword_tf.views.view import (
     Specials,
     View,
     ViewSpec,
+    ViewTable,
     flatten,
     generator,
     unflatten,
 )
 from infoword_tf.views.words import WORDS
 
-VIEWS: dict[str, ViewSpec] = {
+VIEWS = ViewTable({
     'masked': MASKED,
     'joined': JOINED,
     'ngrams': NGRAMS,
@@ -42,12 +43,7 @@ VIEWS: dict[str, ViewSpec] = {
     'translated': TRANSLATED,
     'crossed': CROSSED,
     'crossed_keys': CROSSED_KEYS,
-}
-
-
-def root(view: str) -> str:
-    """Returns the view whose text and draw a view shares, or `view`."""
-    return VIEWS[view].like or view
+})
 
 
 __all__ = [
@@ -57,8 +53,8 @@ __all__ = [
     'Specials',
     'View',
     'ViewSpec',
+    'ViewTable',
     'flatten',
     'generator',
-    'root',
     'unflatten',
 ]

@@ -160,6 +160,14 @@ class ViewSpec(NamedTuple):
     any_encoder: bool = False
 
 
+class ViewTable(dict[str, ViewSpec]):
+    """Views by name."""
+
+    def root(self, view: str) -> str:
+        """Returns the view whose text and draw a view shares, or `view`."""
+        return self[view].like or view
+
+
 _TEXT = 'The state of each [CLS] in bold stands for its text.'
 CAPTIONS = {  # by `Reads.where`, for pictures
     'tokens': 'The states of orange words are compared with what the arrows '
