@@ -45,6 +45,14 @@ _LONG = tuple((ord(a), ord(b)) for a, b in ('re', 've', 'll'))
 # Two ways to say that words are what matches.
 _WAYS = ('Isolated', False), ('Removed', True)
 _LONG_S = 0x17F  # lower case of S where case does not matter
+# The byte of each character that vocabularies write bytes as: Latin-1 where
+# that prints, else the characters from U+0100 on.
+_PRINTED = *range(33, 127), *range(161, 173), *range(174, 256)
+_UNPRINTED = sorted({*range(256)} - {*_PRINTED})
+_BYTES = {
+    **{chr(byte): byte for byte in _PRINTED},
+    **{chr(256 + i): byte for i, byte in enumerate(_UNPRINTED)},
+}
 
 
 class Split(NamedTuple):
@@ -414,21 +422,6 @@ def _split_of(
         'Digits, and the expressions of GPT-2, GPT-4, Llama 3 and Qwen before '
         'it',
     )
-
-
-def _byte_characters() -> dict[str, int]:
-    """Returns the byte of each character that vocabularies write bytes as:
-    Latin-1 where that prints, else the characters from U+0100 on.
-    """
-    prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in prints]
-    return {
-        **{chr(byte): byte for byte in prints},
-        **{chr(256 + i): byte for i, byte in enumerate(others)},
-    }
-
-
-_BYTES = _byte_characters()
 
 
 def _symbols_of(described: Mapping[str, Any], where: str) -> list[int]:

@@ -38,7 +38,7 @@ from infoword_tf.resolve import (
     resolve_rows,
     resolve_text,
 )
-from infoword_tf.training.guide import guides_of
+from infoword_tf.training.guide import KINDS
 from infoword_tf.views import VIEWS
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def with_pairs(
     """
     pairs = choices.pairs
     if pairs is None:
-        for flag, folder in guides_of(choices.settings).items():
+        for flag, folder in guides_of(choices).items():
             raise errors.UsageError(
                 'guide_without_pairs',
                 f'--{flag}={folder} is for --pairs: copies of a sentence are '
@@ -360,9 +360,18 @@ def with_pairs(
     return choices.decided({'sentences.pairs': texts})
 
 
+def guides_of(choices: RunChoices) -> dict[str, str]:
+    """Returns the workdirs of guides and judges, by flag."""
+    return {
+        flag: folder
+        for flag, folder in choices.settings.items()
+        if folder and flag.rpartition('.')[2] in KINDS
+    }
+
+
 def refuse_unreadable_guides(choices: RunChoices) -> None:
     """Raises if a guide or judge is no workdir; errors as of `Config.read`."""
-    for folder in guides_of(choices.settings).values():
+    for folder in guides_of(choices).values():
         Config.read(folder)
 
 

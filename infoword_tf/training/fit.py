@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orbit
 import tensorflow as tf
@@ -16,7 +16,9 @@ import tensorflow as tf
 from infoword_tf import checkpoint, errors, files, preemption
 from infoword_tf.checkpoint import Metrics
 from infoword_tf.training import events, loop, report
-from infoword_tf.training.evaluators import Evaluator
+
+if TYPE_CHECKING:
+    from infoword_tf.training.evaluators import Evaluator
 
 LOSS = 'heldout_loss'  # the weighted sum of the rows' held-out losses
 TENSORBOARD = 'tensorboard'  # folder of events in a workdir
@@ -189,7 +191,7 @@ class Fit:
     chief: bool
     goal: Goal | None
     checkpoints: checkpoint.Checkpoints
-    evaluator: Evaluator | None = None
+    evaluator: 'Evaluator | None' = None
     rewind: Callable[[int], int] | None = None
     rewinds: int = 0
     grace: float | None = None

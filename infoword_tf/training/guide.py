@@ -16,7 +16,6 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -135,18 +134,9 @@ class Judge(Guide):
 KINDS = {'guide': Guide, 'teacher': Judge}  # by name of the setting
 
 
-def guides_of(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the workdirs of guides and judges among flags, by flag."""
-    return {
-        flag: folder
-        for flag, folder in settings.items()
-        if folder and flag.rpartition('.')[2] in KINDS
-    }
-
-
-def open_guides(settings: Mapping[str, Any]) -> dict[str, Guide]:
-    """Opens the workdirs of `guides_of`, by flag."""
+def open_guides(folders: Mapping[str, str]) -> dict[str, Guide]:
+    """Opens workdirs of guides and judges, by flag."""
     return {
         flag: KINDS[flag.rpartition('.')[2]](folder)
-        for flag, folder in guides_of(settings).items()
+        for flag, folder in folders.items()
     }

@@ -11,7 +11,7 @@ import functools
 import math
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -22,7 +22,6 @@ from infoword_tf.data import batches
 from infoword_tf.data.opened import RunData, digest_of, open_data
 from infoword_tf.data.text_pairs import TextPairSource
 from infoword_tf.evaluation.judgements import Judgements
-from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
 from infoword_tf.objectives import (
     SUMS,
@@ -39,7 +38,7 @@ from infoword_tf.training import (
     precision,
     record,
 )
-from infoword_tf.training.begin import Checked
+from infoword_tf.training.begin import Checked, guides_of
 from infoword_tf.training.build import (
     Build,
     BuildCache,
@@ -48,9 +47,11 @@ from infoword_tf.training.build import (
     build_or_reuse,
     make_learner,
 )
-from infoword_tf.training.evaluators import Evaluator
 from infoword_tf.training.guide import open_guides
 from infoword_tf.workdir import Workdir
+
+if TYPE_CHECKING:
+    from infoword_tf.training.evaluators import Evaluator
 
 FEW_STEPS = 200  # of --minutes; with fewer a run is told so
 FAR = 1 << 40  # a step that no run reaches
@@ -92,7 +93,7 @@ def run(
                 started=open_init(choices, labelled),
                 examples=labelled and labelled.train,
                 texts=texts,
-                open_guides=functools.partial(open_guides, choices.settings),
+                open_guides=functools.partial(open_guides, guides_of(choices)),
             )
 
         # ----------------------------------- config, steps, optimizer, record
@@ -608,8 +609,11 @@ def _evaluator(
     data: RunData,
     config: Config,
     pace: fit.Pace,
-) -> Evaluator:
+) -> 'Evaluator':
     """Returns the evaluator of the model in training."""
+    from infoword_tf.inference.loaded import Loaded
+    from infoword_tf.training.evaluators import Evaluator
+
     counts = data.counts if data.counts.any() else None
     loaded = Loaded(Workdir(model, data.tokenizer, config, counts))
     evaluator = Evaluator(judged, loaded)

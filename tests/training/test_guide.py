@@ -6,8 +6,9 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest
 
+from infoword_tf import choices
 from infoword_tf.files import read_tensors, write_tensors
-from infoword_tf.training import guide
+from infoword_tf.training import begin, guide
 from tests import places
 from tests.eager import eagerly
 from tests.export import critics, workdirs
@@ -27,10 +28,11 @@ class GuideTest(absltest.TestCase):
             self.folder / 'guide', ('ict',), encoder='lookup', width=16,
             fields={'prompts': prompts},
         )  # fmt: skip
-        opened = guide.open_guides({
+        folders = begin.guides_of(choices.RunChoices(settings={
             'simcse.guide': str(workdir), 'simcse.head': 'none',
             'diffcse.guide': '',
-        })  # fmt: skip
+        }))  # fmt: skip
+        opened = guide.open_guides(folders)
         self.assertEqual(list(opened), ['simcse.guide'])
         opened = opened['simcse.guide']
         expected = np.zeros((2, 3, 16))
