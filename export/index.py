@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import errors, files, progress
+from infoword_tf import commands, errors, files
 from infoword_tf.critics.texts import Texts
 from infoword_tf.data import tables
 from infoword_tf.data.documents import Document, passages
@@ -102,7 +102,7 @@ class Index:
             place = {text: i for i, text in enumerate(self._encoded.texts)}
             old = len(place)
             rows: dict[tuple[str, int, int], None] = {}  # an ordered set
-            reading = progress.bar(documents, 'reading', unit=' documents')
+            reading = commands.bar(documents, 'reading', unit=' documents')
             for document in reading:
                 source = tables.valid(document.source)
                 for i, text in enumerate(map(tables.valid, passages(document))):

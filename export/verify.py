@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from infoword_tf import commands, errors, progress
+from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.config import Config, read_exported
 
@@ -66,7 +66,7 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
     )
     import infoword_tf
 
-    with progress.bar(
+    with commands.bar(
         total=2 * len(names) * len(batches), unit=' answers'
     ) as bar:
         actual, report = comparison.run_elsewhere(

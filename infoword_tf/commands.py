@@ -1,4 +1,4 @@
-"""The frame of every command: flags, complaints, Ctrl-C, the record of a run.
+"""The frame of every command: flags, complaints, Ctrl-C, progress, the record.
 
     commands.start(run)                      # of a module that is run
 
@@ -13,6 +13,7 @@ import functools
 import gc
 import importlib
 import inspect
+import io
 import itertools
 import json
 import os
@@ -34,9 +35,9 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from infoword_tf import files, folders, hub, lazy, preemption
+from infoword_tf import files, folders, hub, lazy
 from infoword_tf.choices import REPEATED, SETTINGS, flags_of
-from infoword_tf.errors import InputError, UsageError
+from infoword_tf.errors import InputError, Preempted, UsageError
 
 # Messages of TensorFlow's C++ parts: fatal ones alone.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
@@ -82,6 +83,7 @@ GONE = {
 TYPED = re.compile(r'(--?(?:no)?)([\w.]+)(.*)', re.S)  # --, name, =value
 # Thresholds of Python's garbage collector.
 COLLECTED = 100_000, 20, 20
+BAR_EVERY = 30.0  # seconds between lines of progress in logs
 INTERRUPTED = 130  # as a shell has it: 128 and SIGINT
 
 
@@ -209,9 +211,9 @@ def guard(
             raise
         print(f'error: {error}', file=sys.stderr, flush=True)
         sys.exit(1)
-    except preemption.Preempted as error:
+    except Preempted as error:
         print(f'stopped {error}', file=sys.stderr, flush=True)
-        sys.exit(preemption.STATUS)
+        sys.exit(error.status)
     except Exception as error:
         # By name: a command need not have imported TensorFlow.
         lacking = type(error).__name__ in OUT_OF_MEMORY
@@ -327,6 +329,43 @@ def record(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     files.write_json(folder / 'metrics.json', values)
     print(json.dumps(values), flush=True)
+
+
+def bar(*args: Any, **kwargs: Any) -> Any:
+    """Shows progress; arguments and result as of `tqdm.tqdm`.
+
+    On a terminal or in a notebook the bar is tqdm's. In a file or a pipe there
+    is a line every half minute and one at the end, and none where work takes
+    less.
+    """
+    import tqdm
+
+    watched = sys.stderr.isatty() or 'ipykernel' in sys.modules
+    if watched:
+        return tqdm.tqdm(*args, **kwargs)
+    every = {'mininterval': BAR_EVERY, 'delay': BAR_EVERY, 'miniters': 1}
+    return _lines()(*args, **every, position=0, **kwargs)
+
+
+@functools.cache
+def _lines() -> type:
+    """Makes the class of bar that writes lines; imports tqdm late."""
+    import tqdm
+
+    class Lines(tqdm.tqdm):
+        """Bar that prints each state as a line."""
+
+        @staticmethod
+        def status_printer(file: Any) -> Any:
+            """Returns a function that prints a state."""
+            return lambda state: state and print(state, file=file, flush=True)
+
+        def close(self) -> None:
+            """Writes the last state, without the line break after a bar."""
+            self.fp = io.StringIO()
+            super().close()
+
+    return Lines
 
 
 def takes(

@@ -32,3 +32,16 @@ class UsageError(_Refusal):
 
 class InputError(_Refusal, ValueError):
     """Files, texts or arguments that a library cannot use."""
+
+
+class Preempted(BaseException):
+    """End of a run that the same command continues; the message says why.
+
+    No `Exception`, so that code which catches all exceptions lets it pass.
+
+    Attributes:
+        status: exit status of the process, that of TensorFlow's preemption
+            handler: start the job again.
+    """
+
+    status = 42

@@ -25,7 +25,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infoword_tf import commands, errors, files, lazy, progress
+from infoword_tf import commands, errors, files, lazy
 from infoword_tf.choices import (
     TextChoices,
     again,
@@ -102,7 +102,7 @@ def _begin(threads: int, parent: int) -> None:
 
 def _in_processes(job: Job, numbers: Sequence[int], processes: int) -> None:
     """Writes shards in processes, so many at a time."""
-    with progress.bar(
+    with commands.bar(
         desc='tokenizing', total=len(numbers), unit=' shards',
         disable=not numbers,
     ) as bar:  # fmt: skip

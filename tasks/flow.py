@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import commands, errors, progress
+from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.config import LEARNED, PERMUTATIONS, REVERSAL, FlowConfig
 from infoword_tf.data import corpora
@@ -217,7 +217,7 @@ def fit(flow: 'Flow', vectors: np.ndarray, choices: FlowChoices) -> None:
         return nats, optimizer.apply(gradients, rate, tf.constant(0), finite)
 
     updates = math.ceil(len(x) / choices.batch_size)
-    with progress.bar(total=choices.epochs * updates, unit=' updates') as bar:
+    with commands.bar(total=choices.epochs * updates, unit=' updates') as bar:
         for _ in range(choices.epochs):
             order = random.permutation(len(x))
             for batch in np.array_split(order, updates):

@@ -40,7 +40,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from infoword_tf import commands, errors, progress
+from infoword_tf import commands, errors
 from infoword_tf.choices import DeviceChoices, again, by_language, flag
 from infoword_tf.resolve import answering
 
@@ -247,7 +247,7 @@ def score(
         if name == f'memory/{VIEW}'  # scoring needs no other state
     }
     nats, tokens = 0.0, 0
-    with progress.bar(
+    with commands.bar(
         total=len(store.ids), desc='scoring', unit=' tokens', unit_scale=True
     ) as bar:
         for text, weights in streams.once(store, length, batch_size):

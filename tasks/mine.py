@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from infoword_tf import commands, errors, files
-from infoword_tf import progress as shown
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.critics import CRITICS
@@ -198,7 +197,7 @@ def search(
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         begin = 0
-        with shown.bar(total=len(texts), unit=' texts') as bar:
+        with commands.bar(total=len(texts), unit=' texts') as bar:
             for block in vectors():
                 yield begin + np.arange(len(block)), block
                 begin += len(block)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import errors, files, progress
+from infoword_tf import commands, errors, files
 from infoword_tf.config import WEIGHTS, TeacherConfig
 from infoword_tf.data import opened
 from infoword_tf.objectives import TABLE
@@ -71,7 +71,7 @@ def chunks_of(
             f'are kept in {folder}',
             flush=True,
         )
-    with progress.bar(
+    with commands.bar(
         total=sum(len(numbers) for _, numbers in lacking),
         unit=' examples',
         disable=len(lacking) < 2,

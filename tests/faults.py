@@ -31,7 +31,7 @@ from unittest import mock
 import numpy as np
 
 import infoword_tf
-from infoword_tf import checkpoint, commands, files, preemption
+from infoword_tf import checkpoint, commands, errors, files
 from infoword_tf.config import FILE, WEIGHTS
 from infoword_tf.data import corpora, windows
 from infoword_tf.data import store as stores
@@ -304,7 +304,7 @@ def term(bench: Bench, phase: str) -> str:
     """Injects SIGTERM in a phase."""
     cache = bench.folder / 'cache' if 'tokenized' in phase else None
     ended = bench.run('run', hook=PHASES[phase](_term), cache=cache)
-    assert ended.status == preemption.STATUS, ended
+    assert ended.status == errors.Preempted.status, ended
     assert ended.output.rstrip().splitlines()[-1].startswith(
         'stopped by SIGTERM: the same command goes on'
     ), ended.output
@@ -327,7 +327,7 @@ def term_while_importing(bench: Bench) -> str:
         [sys.executable, '-c', code, *arguments],
         cwd=runs.ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == preemption.STATUS, done.stderr
+    assert done.returncode == errors.Preempted.status, done.stderr
     message = 'stopped by SIGTERM: the same command goes on\n'
     assert done.stderr == message, done.stderr
     return 'status 42'
@@ -465,11 +465,11 @@ def clocks(bench: Bench) -> str:
     hook = PHASES['it has its name, the encoder is old']
 
     def stopped(*_: Any) -> None:
-        raise preemption.Preempted('here')
+        raise errors.Preempted('here')
 
     with jumps:
         ended = bench.run('run', hook=hook(stopped))
-        assert ended.status == preemption.STATUS, ended
+        assert ended.status == errors.Preempted.status, ended
         for path in sorted((bench.folder / 'run').rglob('*')):
             then = random.uniform(1e8, 4e9)
             os.utime(path, (then, then))
@@ -504,12 +504,12 @@ def _stopped(bench: Bench, cache: pathlib.Path | None = None) -> pathlib.Path:
 
     def save(self: Any, step: int, variables: Any) -> None:
         if step == 5:  # what SIGTERM saves
-            raise preemption.Preempted('not here')
+            raise errors.Preempted('not here')
         real(self, step, variables)
 
     with mock.patch.object(checkpoint.Checkpoints, 'save', save):
         ended = bench.run('run', hook=hook, cache=cache)
-    assert ended.status == preemption.STATUS, ended
+    assert ended.status == errors.Preempted.status, ended
     return bench.folder / 'run'
 
 

@@ -43,7 +43,9 @@ ALSO = {
     'infoword_tf/choices.py': (
         'test_resolve test_complaints test_flags data/test_mixture'
     ),
-    'infoword_tf/commands.py': 'test_complaints test_flags tasks/test_help',
+    'infoword_tf/commands.py': (
+        'test_complaints test_flags tasks/test_help test_progress'
+    ),
     'infoword_tf/config.py': 'test_resolve test_model inference/test_loaded',
     'infoword_tf/convert.py': 'weights',
     'infoword_tf/errors.py': 'test_complaints',
@@ -63,8 +65,6 @@ ALSO = {
     'infoword_tf/model.py': 'training/test_loop test_contract',
     'infoword_tf/model_choice.py': 'test_resolve critics/test_critics',
     'infoword_tf/pictures.py': 'test_show',
-    'infoword_tf/preemption.py': 'test_resume',
-    'infoword_tf/progress.py': 'data/test_store',
     'infoword_tf/resolve.py': 'test_plan test_memory data/test_batches',
     'infoword_tf/settings.py': 'test_config test_complaints',
     'infoword_tf/sizes.py': 'test_resolve',
@@ -72,6 +72,7 @@ ALSO = {
     'infoword_tf/text': 'weights/test_added',
     'infoword_tf/training/begin.py': 'test_complaints',
     'infoword_tf/training/distribution.py': 'test_workers',
+    'infoword_tf/training/fit.py': 'test_resume',
     'infoword_tf/training/guide.py': 'test_keys test_sentence_runs',
     'infoword_tf/training/record.py': 'test_keys test_resume',
     'infoword_tf/workdir.py': 'test_folders test_contract',

@@ -7,7 +7,7 @@ from unittest import mock
 
 from absl.testing import absltest
 
-from infoword_tf import progress
+from infoword_tf import commands
 
 
 class Terminal(io.StringIO):
@@ -24,7 +24,7 @@ class ProgressTest(absltest.TestCase):
         with (
             mock.patch.object(sys, 'stderr', stream),
             mock.patch('tqdm.std.time', lambda: next(clock)),
-            progress.bar(total=4, desc='encoding', unit=' texts') as bar,
+            commands.bar(total=4, desc='encoding', unit=' texts') as bar,
         ):
             for _ in range(4):
                 bar.update()
@@ -48,11 +48,11 @@ class ProgressTest(absltest.TestCase):
 
     def test_nothing_goes_around_it(self):
         """Other bars would fill logs."""
-        root = pathlib.Path(progress.__file__).parent.parent
+        root = pathlib.Path(commands.__file__).parent.parent
         around = [
             path.name
             for folder in ('infoword_tf', 'tasks', 'export')
             for path in (root / folder).rglob('*.py')
             if 'import tqdm' in path.read_text()
         ]
-        self.assertEqual(around, ['progress.py'])
+        self.assertEqual(around, ['commands.py'])

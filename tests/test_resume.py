@@ -20,7 +20,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import checkpoint, commands, files, preemption
+from infoword_tf import checkpoint, commands, errors, files
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.resolve import ModelChoices, resolve
@@ -482,7 +482,7 @@ class PreemptedTest(absltest.TestCase):
         before = signal.getsignal(signal.SIGTERM)
         with (
             mock.patch.object(checkpoint.Metrics, 'append', append),
-            self.assertRaisesRegex(preemption.Preempted, 'from step 3'),
+            self.assertRaisesRegex(errors.Preempted, 'from step 3'),
         ):
             run_here(folder / 'stopped', *steps)
         self.assertEqual(signal.getsignal(signal.SIGTERM), before)
@@ -494,7 +494,7 @@ class PreemptedTest(absltest.TestCase):
 
     def test_what_the_command_says(self):
         run = mock.Mock(
-            side_effect=preemption.Preempted(
+            side_effect=errors.Preempted(
                 'by SIGTERM: the same command goes on from step 3'
             )
         )
@@ -513,15 +513,15 @@ class PreemptedTest(absltest.TestCase):
         """After the time there is the process ends, saved or not."""
         code = (
             'import ctypes, os, signal\n'
-            'from infoword_tf import preemption\n'
-            'with preemption.stop_on_sigterm(0.2) as asked:\n'
+            'from infoword_tf.training import fit\n'
+            'with fit.stop_on_sigterm(0.2) as asked:\n'
             '    os.kill(os.getpid(), signal.SIGTERM)\n'
             '    print(asked.is_set(), flush=True)\n'
-            '    ctypes.CDLL(None).sleep(60)\n'  # no Python meanwhile
+            '    ctypes.CDLL(None).sleep(600)\n'  # no Python meanwhile
         )
         done = subprocess.run(
             [sys.executable, '-c', code],
-            cwd=ROOT, capture_output=True, text=True, timeout=50,
+            cwd=ROOT, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         self.assertEqual((done.returncode, done.stdout), (42, 'True\n'))
         self.assertRegex(done.stderr, r'SIGTERM, 0\.2 s .* without saving: ')

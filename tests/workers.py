@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from absl import app, flags
 
 from infoword_tf import files
-from infoword_tf.preemption import STATUS
+from infoword_tf.errors import Preempted
 
 WORKERS = flags.DEFINE_integer('workers', 2, 'Processes on this machine.')
 PATIENCE = 40.0  # seconds that the others have after one has failed
@@ -64,7 +64,7 @@ def wait(workers: Sequence[subprocess.Popen]) -> int:
             # Of several at once whoever knows more than that another is gone.
             number, failed = min(
                 ((n, x) for n, x in enumerate(statuses) if x),
-                key=lambda ended: ended[1] == STATUS,
+                key=lambda ended: ended[1] == Preempted.status,
             )
             print(f'worker {number} ended with {failed}', flush=True)
             deadline = time.monotonic() + PATIENCE
@@ -91,7 +91,7 @@ def main(argv: Sequence[str]) -> None:
     status = wait(workers)
     for thread in shown:
         thread.join()
-    sys.exit(STATUS if status < 0 else status)
+    sys.exit(Preempted.status if status < 0 else status)
 
 
 if __name__ == '__main__':

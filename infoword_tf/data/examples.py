@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from infoword_tf import errors, progress
+from infoword_tf import commands, errors
 from infoword_tf.data.source import Source
 from infoword_tf.views.examples import MULTIPLE, Labelled
 
@@ -196,7 +196,7 @@ def format_texts(
         max_length if isinstance(max_length, Sequence) else [max_length] * k
     )
     ids, segments, lengths, ends_of, cut = [], [], [], [], 0
-    bar = progress.bar(total=n, desc='tokenizing', unit=' texts', leave=False)
+    bar = commands.bar(total=n, desc='tokenizing', unit=' texts', leave=False)
     for begin in range(0, n, chunk):
         span = slice(begin, begin + chunk)
         sides = [

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands, files, progress
+from infoword_tf import commands, files
 from infoword_tf.choices import (
     VOCAB_SIZE,
     RunChoices,
@@ -365,7 +365,7 @@ def open_tokenizer(
     began = time.monotonic()
     text = _to_learn(texts, choices.language_exponent, weights)
     tokenizer = kind.learn(
-        progress.bar(text, 'reading for a vocabulary', unit=' texts'),
+        commands.bar(text, 'reading for a vocabulary', unit=' texts'),
         sys.maxsize if size is None else size,
         lower_case,
     )

@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from infoword_tf import errors, files
-from infoword_tf import progress as shown
+from infoword_tf import commands, errors, files
 from infoword_tf.data.documents import Document, split_at_unknown
 
 if TYPE_CHECKING:  # it imports this file
@@ -259,7 +258,7 @@ def _write(
         with (
             open(partial / 'ids.bin', 'wb') as ids_file,
             open(partial / 'flags.bin', 'wb') as flags_file,
-            shown.bar(
+            commands.bar(
                 desc=f'tokenizing {path.name}',
                 unit=' tokens',
                 unit_scale=True,

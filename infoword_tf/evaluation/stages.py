@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf import errors, progress
+from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.critics import CRITICS
 from infoword_tf.critics.texts import Texts, nbytes, restored
@@ -145,7 +145,7 @@ def by_pairs(
     numbers = set(candidates.ravel().tolist())
     texts = {n: text for n, text in task.documents() if n in numbers}
     best = ranking.Best(*candidates.shape)
-    asked = progress.bar(task.queries, label, unit=' queries')
+    asked = commands.bar(task.queries, label, unit=' queries')
     for row, query in enumerate(asked):
         numbers = candidates[row, candidates[row] >= 0]
         several, place = strings.distinct([texts[n] for n in numbers.tolist()])
@@ -183,7 +183,7 @@ def by_vectors(
     queries, costs = encode(task.queries, 'query'), costs or Costs(0)
     costs.query(lambda query: encode([query], 'query'), task.queries)
     named = set() if chosen is None else set(chosen.ravel().tolist())
-    with progress.bar(total=task.size, desc=label, unit=' documents') as bar:
+    with commands.bar(total=task.size, desc=label, unit=' documents') as bar:
 
         def blocks() -> Iterator[tuple[np.ndarray, Texts]]:
             done = 0

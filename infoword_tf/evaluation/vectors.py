@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from infoword_tf import errors, files, progress
+from infoword_tf import commands, errors, files
 from infoword_tf.critics import CRITICS
 from infoword_tf.critics.texts import (
     Texts,
@@ -156,7 +156,7 @@ class EncodedTexts:
         """
         with files.written(self._path) as partial:
             partial.write_text(_lines(self.texts))
-        with progress.bar(
+        with commands.bar(
             total=len(texts), desc='encoding', unit=' passages'
         ) as bar:
             for begin in range(0, len(texts), BLOCK):

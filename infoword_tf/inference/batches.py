@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf import errors
-from infoword_tf import progress as progress_bars
+from infoword_tf import commands, errors
 from infoword_tf.config import ROLES
 from infoword_tf.inference.states import Predictor
 from infoword_tf.tensors import Tensor
@@ -141,7 +140,7 @@ class BatchPredictor(Predictor):
             return len(batch)
 
         with (
-            progress_bars.bar(
+            commands.bar(
                 total=len(lengths),
                 unit=' texts',
                 disable=not progress or lengths.sum() <= tokens,

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf import errors
-from infoword_tf import progress as progress_bars
+from infoword_tf import commands, errors
 from infoword_tf.critics import CRITICS
 from infoword_tf.critics.cross import scoring
 from infoword_tf.inference.classes import Classes
@@ -138,7 +137,7 @@ class PairScores(Predictor):
         both = zip(queries, passages, strict=True)
         sizes = [len(query) + len(passage) for query, passage in both]
         order = np.argsort(sizes, kind='stable')[::-1]
-        with progress_bars.bar(
+        with commands.bar(
             total=len(order), unit=' pairs',
             disable=not progress or len(order) <= batch_size,
         ) as bar:  # fmt: skip

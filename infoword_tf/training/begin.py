@@ -4,14 +4,17 @@
 that compare with --init, for which a public folder is converted.
 """
 
+import contextlib
 import gc
 import math
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from infoword_tf import commands, errors, folders, preemption
+from infoword_tf import commands, errors, folders
 from infoword_tf.adapters import NONE, RATE
 from infoword_tf.choices import RunChoices, by_language
 from infoword_tf.config import FILE, Config
@@ -112,11 +115,31 @@ def check_and_run(
     """
     commands.require(vars(choices), workdir='a folder for this run')
     checked = check(choices, chosen, labelled, resolved)
-    with preemption.handled():
+    with ended_by_sigterm():
         commands.hush_tensorflow()
         from infoword_tf.training.run import run
 
         return run(checked, commands.flagfile(chosen), labelled)
+
+
+@contextlib.contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Raises `Preempted` on SIGTERM, within a context with nothing to save.
+
+    Schedulers send it before they take a machine.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(*_: object) -> None:
+        raise errors.Preempted('by SIGTERM: the same command goes on')
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def check(

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf.errors import InputError, UsageError
+from infoword_tf.errors import InputError, Preempted, UsageError
 from infoword_tf.objectives.candidates import Replicas
-from infoword_tf.preemption import Preempted
 
 STRATEGIES = ('one', 'mirrored', 'multiworker', 'tpu')
 

@@ -1,21 +1,25 @@
-"""Orbit's loop over a trainer: logging steps, rewinds, and the end."""
+"""Orbit's loop over a trainer: logging steps, rewinds, SIGTERM, and the end."""
 
 import contextlib
 import dataclasses
 import io
+import os
 import pathlib
 import re
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orbit
 import tensorflow as tf
+from tensorflow.core.util import event_pb2
 
-from infoword_tf import checkpoint, errors, files, preemption
+from infoword_tf import checkpoint, errors, files
 from infoword_tf.checkpoint import Metrics
-from infoword_tf.training import events, loop, report
+from infoword_tf.training import loop, report
 
 if TYPE_CHECKING:
     from infoword_tf.training.evaluators import Evaluator
@@ -25,8 +29,10 @@ TENSORBOARD = 'tensorboard'  # folder of events in a workdir
 # --minutes is measured by trials of a few steps, until they took this share of
 # the minutes or this many seconds.
 TRIAL_STEPS, TRIAL_SHARE, TRIAL_SECONDS = 5, 0.05, 10.0
-
-
+_WITHOUT = (
+    'stopped by SIGTERM, {:g} s later (--grace_seconds) and without saving: '
+    'the same command goes on from the last checkpoint\n'
+)
 _COMPLAINT = re.compile(r'(?:Value|Input)Error: (.*)')
 
 
@@ -157,6 +163,81 @@ def count_tokens(
     return int(tokens)
 
 
+@contextlib.contextmanager
+def stop_on_sigterm(grace: float | None) -> Iterator[threading.Event]:
+    """Sets an event on SIGTERM, and ends the process after a grace period.
+
+    Args:
+        grace: seconds in which the context has to end; None: signals are left
+            alone.
+    """
+    stopping = threading.Event()
+    in_main = threading.current_thread() is threading.main_thread()
+    if grace is None or not in_main:  # only the main thread handles signals
+        yield stopping
+        return
+    # Python runs a handler only once TensorFlow's loop has returned. The byte
+    # that the interpreter writes at the signal wakes this thread at once.
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    done = threading.Event()
+
+    def wait() -> None:
+        while (byte := os.read(reading, 1)) not in (b'', b'\0'):
+            if byte[0] == signal.SIGTERM:
+                stopping.set()
+                if not done.wait(grace):
+                    os.write(2, _WITHOUT.format(grace).encode())
+                    os._exit(errors.Preempted.status)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    before = signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield stopping
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGTERM, before)
+        done.set()
+        os.write(writing, b'\0')
+        thread.join()
+        os.close(reading)
+        os.close(writing)
+
+
+def truncate_events(folder: pathlib.Path, step: int) -> None:
+    """Drops events of TensorBoard after a step, where a run resumes.
+
+    The records after damage are dropped too: a killed process has not written
+    the end. A file without an event is deleted.
+    """
+    for path in sorted(folder.rglob('events.out.tfevents.*')):
+        records, dropped = [], False
+        for record, is_whole in _records(path):
+            event = event_pb2.Event.FromString(record)
+            if is_whole and event.step <= step:
+                records.append((record, event.WhichOneof('what')))
+            else:
+                dropped = True
+        if all(kind == 'file_version' for _, kind in records):
+            path.unlink()
+        elif dropped:
+            with files.written(path) as partial:
+                with tf.io.TFRecordWriter(str(partial)) as writer:
+                    for record, _ in records:
+                        writer.write(record)
+
+
+def _records(path: pathlib.Path) -> Iterator[tuple[bytes, bool]]:
+    """Yields (record, True) in order, and (b'', False) where damage begins."""
+    try:
+        for record in tf.data.TFRecordDataset(str(path)):
+            yield record.numpy(), True
+    except tf.errors.DataLossError:
+        yield b'', False
+
+
 def _same(*values: bool) -> tuple[bool, ...]:
     """Stands in for `distribution.any_process` where one process runs."""
     return values
@@ -208,7 +289,7 @@ class Fit:
         self.rows = list(self.trainer.model.objectives)
         self.metrics = Metrics(self.workdir, first, self.chief)
         if self.chief:
-            events.truncate(self.workdir / TENSORBOARD, first)
+            truncate_events(self.workdir / TENSORBOARD, first)
         records = self.metrics.records
         seconds = records[-1]['seconds'] if records else 0.0
         self.clock = loop.Clock(first, seconds)
@@ -246,7 +327,7 @@ class Fit:
         )
         # Orbit prints progress lines too, which say less than ours.
         with (
-            preemption.stop_on_sigterm(self.grace) as self.stopping,
+            stop_on_sigterm(self.grace) as self.stopping,
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.suppress(_Enough),
         ):
@@ -330,7 +411,7 @@ class Fit:
             raise _Enough
         if stop:
             self.any_process(False)  # waits until the chief has written
-            raise preemption.Preempted(
+            raise errors.Preempted(
                 f'by SIGTERM: the same command goes on from step {now:,}'
             )
         self.clock.skip()

@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf import progress
+from infoword_tf import commands
 from infoword_tf.data.examples import (
     MULTIPLE,
     Examples,
@@ -243,7 +243,7 @@ class LayOutTest(parameterized.TestCase):
     def test_long_work_says_how_far_it_is(self):
         printed = io.StringIO()
         with (
-            mock.patch.object(progress, 'EVERY', 0),
+            mock.patch.object(commands, 'BAR_EVERY', 0),
             contextlib.redirect_stderr(printed),
         ):
             self.format_texts([(TEXTS, None)], 12, chunk=2)

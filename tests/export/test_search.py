@@ -12,7 +12,7 @@ from absl.testing import absltest
 
 from export import index as indexes
 from export import search
-from infoword_tf import commands, errors, progress
+from infoword_tf import commands, errors
 from infoword_tf.config import DenseConfig
 from infoword_tf.critics.late import LateConfig
 from infoword_tf.data.documents import Document, passages
@@ -43,7 +43,7 @@ class CommandTest(command.Checks, absltest.TestCase):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
         # What is encoded is shown at once.
-        self.enterContext(mock.patch.object(progress, 'EVERY', 0.0))
+        self.enterContext(mock.patch.object(commands, 'BAR_EVERY', 0.0))
 
     def run_it(self, *arguments, stdin='', status=0):
         done = command.run(search, *arguments, words='queries', stdin=stdin)

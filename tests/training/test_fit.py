@@ -1,5 +1,6 @@
-"""Values that a logging step makes of a loop's counts."""
+"""What logging steps make of counts, and how a run resumes."""
 
+import pathlib
 import types
 from unittest import mock
 
@@ -7,6 +8,7 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from infoword_tf.training import fit
+from tests.training.events import steps_of
 
 
 class CountTest(absltest.TestCase):
@@ -124,3 +126,47 @@ class StepsTest(absltest.TestCase):
             (0.01, 4.0, 1, 5),  # one at least
         ):
             self.assertEqual(self.steps(minutes, seconds), (steps, tried))
+
+
+class EventsTest(absltest.TestCase):
+    """Events of TensorBoard after the step where a run resumes."""
+
+    def setUp(self):
+        super().setUp()
+        self.workdir = pathlib.Path(self.create_tempdir().full_path)
+        self.folder = self.workdir / 'tensorboard'
+
+    def write(self, steps, part='train'):
+        """Writes a new file; returns its path."""
+        before = set(self.folder.rglob('events*'))
+        writer = tf.summary.create_file_writer(str(self.folder / part))
+        with writer.as_default():
+            for step in steps:
+                tf.summary.scalar('loss', 1.0, step=step)
+        writer.close()
+        (path,) = set(self.folder.rglob('events*')) - before
+        return path
+
+    def test_what_is_behind_the_step_goes(self):
+        early, late = self.write([1, 2, 3]), self.write([4, 5], 'other')
+        unchanged = self.write([2], 'more')
+        before = unchanged.read_bytes()
+        fit.truncate_events(self.folder, 2)
+        self.assertEqual(sorted(steps_of(self.workdir, 'loss')), [1, 2, 2])
+        self.assertTrue(early.exists())
+        self.assertFalse(late.exists())
+        self.assertEqual(unchanged.read_bytes(), before)
+
+    def test_a_damaged_end_goes(self):
+        path = self.write([1, 2, 3])
+        whole = path.read_bytes()
+        for damaged in (whole[:-5], whole[:-20] + b'x' * 20):
+            path.write_bytes(damaged)
+            fit.truncate_events(self.folder, 9)
+            self.assertEqual(steps_of(self.workdir, 'loss'), [1, 2])
+
+    def test_of_a_new_run_nothing_stays(self):
+        self.write([1, 2])
+        fit.truncate_events(self.folder, 0)
+        self.assertEmpty(list(self.folder.rglob('events*')))
+        fit.truncate_events(self.workdir / 'none', 0)

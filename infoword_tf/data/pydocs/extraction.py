@@ -8,7 +8,7 @@ import pathlib
 import warnings
 from collections.abc import Iterator, Sequence
 
-from infoword_tf import progress
+from infoword_tf import commands
 from infoword_tf.data.documents import Document
 from infoword_tf.data.pydocs.packages import SourceFile
 from infoword_tf.data.pydocs.prose import prose
@@ -28,7 +28,7 @@ def extract(files: Sequence[SourceFile]) -> tuple[list[Document], int]:
     """
     unique: dict[str, Document] = {}
     skipped = 0
-    for file in progress.bar(files, 'pydocs', unit=' files'):
+    for file in commands.bar(files, 'pydocs', unit=' files'):
         try:
             source = pathlib.Path(file.path).read_bytes()
             with warnings.catch_warnings():
