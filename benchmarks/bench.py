@@ -349,19 +349,19 @@ def earlier(name: str, folder: pathlib.Path) -> dict[str, Any] | None:
 
 def known_instructions() -> tuple[str, bool]:
     """Names the processor's instructions; and whether bfloat16 is native."""
-    from infoword_tf.training import precision
+    from infoword_tf.training import record
 
-    known = precision.instructions() or frozenset()
+    known = record.instructions() or frozenset()
     names = [words for name, words in INSTRUCTIONS.items() if name in known]
-    native = any(name in known for name in precision.INSTRUCTIONS)
+    native = any(name in known for name in record.INSTRUCTIONS)
     return (names or ['unknown instructions'])[0], native
 
 
 def machine_of(quick: bool) -> dict[str, Any]:
     """Describes the machine, packages and commit."""
-    from infoword_tf.training import precision
+    from infoword_tf.training import record
 
-    path = precision.CPUINFO
+    path = record.CPUINFO
     text = path.read_text() if path.exists() else ''
     names = [
         line.split(':', 1)[1].strip()

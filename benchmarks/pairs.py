@@ -222,9 +222,9 @@ def measured(
     paths = [folder / f'scores_{i}.npy' for i in range(len(one.measures))]
     if not all(path.exists() for path in paths):
         import infoword_tf
-        from infoword_tf.training import precision
+        from infoword_tf.training.record import faster_precision
 
-        loaded = infoword_tf.load(init, precision.faster())
+        loaded = infoword_tf.load(init, faster_precision())
         for path, measure in zip(paths, one.measures, strict=True):
             with files.written(path) as partial, open(partial, 'wb') as file:
                 np.save(file, measure.scores(loaded))

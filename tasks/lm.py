@@ -377,11 +377,11 @@ def score_text(choices: LmChoices) -> dict[str, Any]:
     corpus = corpora.open_corpus(choices.corpus, choices.heldout, whole=True)
 
     import infoword_tf
-    from infoword_tf.training import precision
+    from infoword_tf.training.record import faster_precision
 
     dtype = choices.precision
     if dtype == 'auto':
-        dtype = precision.faster()
+        dtype = faster_precision()
     loaded = infoword_tf.load(choices.init, dtype, choices.arguments)
     model, tokenizer = loaded.model, loaded.tokenizer
     row = next_token_row(loaded, choices.init)

@@ -338,11 +338,11 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     texts = list(_numbered(itertools.chain(known, more)))
 
     import infoword_tf
-    from infoword_tf.training import precision
+    from infoword_tf.training.record import faster_precision
 
     dtype = choices.precision
     loaded = infoword_tf.load(
-        choices.init, precision.faster() if dtype == 'auto' else dtype
+        choices.init, faster_precision() if dtype == 'auto' else dtype
     )
     most = choices.window + choices.skip + max(map(len, belongs.values()))
     vectors = encode(loaded, queries, 'query', choices)

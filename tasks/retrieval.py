@@ -452,11 +452,11 @@ def opened(choices: RetrievalChoices, path: str) -> tuple[Any, Stage]:
     if (folder / 'saved_model.pb').is_file():
         return None, stage_of_export(choices, folder)
     import infoword_tf
-    from infoword_tf.training import precision
+    from infoword_tf.training.record import faster_precision
 
     dtype = choices.precision
     if dtype == 'auto':
-        dtype = precision.faster()
+        dtype = faster_precision()
     loaded = infoword_tf.load(path, dtype)
     names = FILE, WEIGHTS, loaded.tokenizer.file
     source = folder, [folder / name for name in names]

@@ -9,11 +9,11 @@ processor's.
 
 import os
 
-from infoword_tf.training import precision
+from infoword_tf.training import record
 
 # oneDNN multiplies by kernels for AVX512.
 AVX512 = (
-    'avx512f' in (precision.instructions() or ())
+    'avx512f' in (record.instructions() or ())
     and os.environ.get('TF_ENABLE_ONEDNN_OPTS') != '0'
     and 'ONEDNN_MAX_CPU_ISA' not in os.environ
 )

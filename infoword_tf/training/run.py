@@ -35,7 +35,6 @@ from infoword_tf.training import (
     distribution,
     fit,
     optim,
-    precision,
     record,
 )
 from infoword_tf.training.begin import Checked, guides_of
@@ -189,7 +188,7 @@ def decide(
         choices.optimizer, choices.weight_decay, choices.clip_norm,
         choices.moments, choices.lr_decay,
     )  # fmt: skip
-    policy = precision.decide(
+    policy = record.decide_precision(
         choices.precision, workdir, strategy.extended.worker_devices[0]
     )
     (slow,) = distribution.any_process(strategy, policy == 'float32')

@@ -11,7 +11,7 @@ from absl import flags
 from absl.testing import absltest
 
 from benchmarks import bench, kept, report, turns
-from infoword_tf.training import precision
+from infoword_tf.training import record
 from tests.tasks import command
 
 # Answers with the seconds that it was given, and ends where it should.
@@ -133,7 +133,7 @@ class BenchTest(absltest.TestCase):
         self.enterContext(mock.patch.object(kept, 'run', run))
 
     def bench(self, instructions, *typed):
-        with mock.patch.object(precision, 'instructions', lambda: instructions):
+        with mock.patch.object(record, 'instructions', lambda: instructions):
             return command.run(
                 bench, f'--workdir={self.folder / "w"}', '--weights=x',
                 f'--tables={self.folder}',

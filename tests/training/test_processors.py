@@ -8,7 +8,7 @@ from unittest import mock
 import tensorflow as tf
 from absl.testing import parameterized
 
-from infoword_tf.training import precision
+from infoword_tf.training import record
 
 # /proc/cpuinfo of one core of each, shortened; flags as they stand there.
 INTEL = '''processor\t: 0
@@ -57,7 +57,7 @@ class ProcessorTest(parameterized.TestCase):
         path = pathlib.Path(self.create_tempdir().full_path) / 'cpuinfo'
         if text is not None:
             path.write_text(text, encoding='latin-1')
-        with mock.patch.object(precision, 'CPUINFO', path):
+        with mock.patch.object(record, 'CPUINFO', path):
             for device in ('/cpu:0', None):
                 self.assertEqual(decided(device), f'precision: {expected}\n')
 
@@ -102,7 +102,7 @@ class DeviceTest(parameterized.TestCase):
 def decided(device):
     """Returns the printed line, which ends with the decision."""
     with contextlib.redirect_stdout(io.StringIO()) as shown:
-        chosen = precision.faster(device)
+        chosen = record.faster_precision(device)
     line = shown.getvalue()
     assert line.endswith(f': {chosen}\n'), (line, chosen)
     return line
