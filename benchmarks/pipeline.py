@@ -125,12 +125,13 @@ def training(
     from infoword_tf.model import Model
     from infoword_tf.objectives import Statistics
     from infoword_tf.resolve import ModelChoices, resolve
-    from infoword_tf.training import distribution, loop, optim, precision
+    from infoword_tf.training import distribution, loop, optim
+    from infoword_tf.training.record import faster_precision
     from infoword_tf.training.state import State
 
     policy = choices.precision
     if policy == 'auto':
-        policy = precision.faster()
+        policy = faster_precision()
     config = resolve(
         ModelChoices(
             size=choices.size,
@@ -169,11 +170,11 @@ def contestant(
     made ahead during the turns of others.
     """
     from infoword_tf.data import store
-    from infoword_tf.text import vocabulary
+    from infoword_tf.text import wordpiece
     from infoword_tf.text.wordpiece import WordPieceTokenizer
 
     documents = read_documents()
-    tokens = vocabulary.learn((d.text for d in documents), choices.vocab_size)
+    tokens = wordpiece.learn((d.text for d in documents), choices.vocab_size)
     tokenizer = WordPieceTokenizer(tokens)
     if choices.serve == TOKENIZING:
         return tokenizing(choices, documents, tokenizer), {}

@@ -31,7 +31,7 @@ from infoword_tf.data import store as stores
 from infoword_tf.evaluation import retrieval, sts
 from infoword_tf.inference import wordvectors
 from infoword_tf.resolve import ModelChoices, resolve
-from infoword_tf.text import vocabulary
+from infoword_tf.text.tokenizer import read_vocabulary
 from infoword_tf.weights import tensors
 from tasks import squad_data, words
 
@@ -207,7 +207,7 @@ READERS: dict[str, tuple[str, bytes, Reader]] = {
     'words': ('x.txt', b'the\tcat\t3.5\na\tdog\t1\n', words.read),
     'vectors': ('x.txt', _WORDS, wordvectors.read),
     'vocabulary': ('vocab.txt', b'[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n',
-                   vocabulary.read),
+                   read_vocabulary),
     'safetensors': ('model.safetensors', _safetensors(), files.read_tensors),
     'json': ('x.json', b'{"a": [1, {"b": null}]}', files.read_json),
     'index': ('store.json', b'{"version": 1, "tokens": 3, "shards": []}',

@@ -414,7 +414,8 @@ OTHERS = {
         'test_every_tokenizer',
     'infoword_tf/text/sentencepiece.py _Model._create_resource':
         'a name in a graph',
-    'infoword_tf/text/vocabulary.py sample': 'which texts are learned from',
+    'infoword_tf/text/tokenizer.py sample_texts':
+        'which texts are learned from',
     'tasks/embedding.py _once': 'equal sentences',
     'tasks/embedding.py examples_of': 'of `Embedder.key`',
     'tasks/embedding.py tokenizer_of': 'of `open_tokenizer`',

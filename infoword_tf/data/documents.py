@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from infoword_tf.text.vocabulary import UNKNOWN
+from infoword_tf.text.layout import UNKNOWN
 
 
 class Document(NamedTuple):

@@ -12,8 +12,8 @@ from infoword_tf import errors
 from infoword_tf.config import WEIGHTS
 from infoword_tf.inference.states import Predictor
 from infoword_tf.tensors import Tensor
-from infoword_tf.text import strings, vocabulary
-from infoword_tf.text.tokenizer import TextTokenizer
+from infoword_tf.text import strings
+from infoword_tf.text.tokenizer import MASK, TextTokenizer
 
 _FAR = 2**30  # from every token
 
@@ -87,7 +87,7 @@ class Blanks(Predictor):
         if not len(masks):
             raise errors.InputError(
                 'text_without_mask',
-                f'there is no {vocabulary.MASK} in {text!r}',
+                f'there is no {MASK} in {text!r}',
             )
         size = len(tokens.flat_values) + workdir.max_length
         size -= workdir.free_length
@@ -112,12 +112,12 @@ def with_masks(tokenizer: TextTokenizer, texts: Tensor) -> tf.RaggedTensor:
     text like any other, so texts are split there.
     """
     if tokenizer.mask_text is not None:
-        mask = re.escape(vocabulary.MASK)
+        mask = re.escape(MASK)
         spelled = tokenizer.mask_text.replace('\\', r'\\')
         return tokenizer.tokenize(
             tf.strings.regex_replace(texts, mask, spelled)
         )
-    parts = tf.strings.split(texts, vocabulary.MASK)
+    parts = tf.strings.split(texts, MASK)
     number = tf.ragged.range(parts.row_lengths()).flat_values
     inside = number > 0
     masks = tf.fill([tf.size(number), 1], tokenizer.mask_id)

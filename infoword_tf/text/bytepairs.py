@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.normalizers import Normalizer, normalizer_of, steps_of
 from infoword_tf.text.pairs import (
     PairEncoding,
@@ -29,6 +28,13 @@ from infoword_tf.text.pairs import (
     UnsupportedTokenizer,
     marked_first,
     words_at,
+)
+from infoword_tf.text.tokenizer import (
+    MASK,
+    SPECIALS,
+    no_room,
+    no_text,
+    sample_texts,
 )
 
 # Kinds of characters; _EDGE is beyond the ends of a string.
@@ -468,16 +474,16 @@ def learn(
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-    specials = vocabularies.SPECIALS
+    specials = SPECIALS
     if size < len(specials) + len(_BYTES):
-        raise vocabularies.no_room(
+        raise no_room(
             size,
             f'for {len(specials)} special tokens and {len(_BYTES)} bytes; a '
             'few thousand is usual',
         )
-    sampled = sorted(vocabularies.sample(texts))
+    sampled = sorted(sample_texts(texts))
     if not any(text.strip() for text in sampled):
-        raise vocabularies.no_text()
+        raise no_text()
     tokenizer = tokenizers.Tokenizer(models.BPE())
     if lower_case:
         tokenizer.normalizer = normalizers.Lowercase()
@@ -491,7 +497,7 @@ def learn(
                     # Masking a word hides the blank before it.
                     token,
                     special=True,
-                    lstrip=token == vocabularies.MASK,
+                    lstrip=token == MASK,
                 )
                 for token in specials
             ],

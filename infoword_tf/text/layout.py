@@ -13,6 +13,7 @@ special tokens a config holds a `Layout` instead of a name.
 
 from infoword_tf.config import Layout
 
+UNKNOWN = '<unk>'  # how public corpora write a word that was taken out
 LAYOUTS = {
     # Devlin et al. 2019, §3.
     'bert': Layout(('cls',), ('sep',), first=True, second_segment=1),

@@ -37,7 +37,7 @@ import numpy as np
 import tensorflow_text as tf_text
 
 from infoword_tf import files
-from infoword_tf.text import vocabulary as vocabularies
+from infoword_tf.text.tokenizer import UNK
 
 _ALL = 0x110000
 _PLANE = 0x10000
@@ -347,7 +347,7 @@ def _classes() -> _Classes:
         for (_, end), (begin, _) in itertools.pairwise(bounds)
         if end < begin
     }
-    tokenizer = tf_text.FastWordpieceTokenizer([vocabularies.UNK, 'a'])
+    tokenizer = tf_text.FastWordpieceTokenizer([UNK, 'a'])
     # These have other meanings to that tokenizer, and no token has them.
     controls = frozenset(map(chr, range(32)))
     characters = [c for c in characters if c not in controls]

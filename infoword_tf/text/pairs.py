@@ -19,7 +19,6 @@ import numpy as np
 import tensorflow as tf
 
 from infoword_tf import errors, files
-from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.merges import Merges
 from infoword_tf.text.normalizers import (
     Characters,
@@ -28,6 +27,11 @@ from infoword_tf.text.normalizers import (
     utf8_widths,
 )
 from infoword_tf.text.tokenizer import (
+    CLS,
+    MASK,
+    PAD,
+    SEP,
+    UNK,
     FlatTokens,
     TextTokenizer,
     UnsupportedTokenizer,
@@ -41,13 +45,13 @@ from infoword_tf.text.tokenizer import (
 # vocabularies have one token for all of them: it ends a text.
 _END = '<|endoftext|>', '<|end_of_text|>', '</s>', '<unk>'
 NAMES = {
-    vocabularies.PAD: (
+    PAD: (
         '[PAD]', '<pad>', '<|pad|>', '<|finetune_right_pad_id|>', *_END
     ),
-    vocabularies.UNK: ('[UNK]', '<unk>', *_END),
-    vocabularies.CLS: ('[CLS]', '<s>', '<bos>', '<|begin_of_text|>', *_END),
-    vocabularies.SEP: ('[SEP]', '</s>', '<eos>', '<|end_of_text|>', *_END),
-    vocabularies.MASK: ('[MASK]', '<mask>', '<|mask|>', *_END),
+    UNK: ('[UNK]', '<unk>', *_END),
+    CLS: ('[CLS]', '<s>', '<bos>', '<|begin_of_text|>', *_END),
+    SEP: ('[SEP]', '</s>', '<eos>', '<|end_of_text|>', *_END),
+    MASK: ('[MASK]', '<mask>', '<|mask|>', *_END),
 }  # fmt: skip
 
 

@@ -25,7 +25,6 @@ from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 from infoword_tf import errors
 from infoword_tf.text import normalization
-from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.characters import after_spaces
 from infoword_tf.text.normalizers import (
     BLANK,
@@ -34,10 +33,19 @@ from infoword_tf.text.normalizers import (
     traced,
 )
 from infoword_tf.text.tokenizer import (
+    CLS,
+    MASK,
+    PAD,
+    SEP,
+    SPECIALS,
+    UNK,
     FlatTokens,
     PlainTexts,
     TextTokenizer,
+    no_room,
+    no_text,
     ragged,
+    sample_texts,
     string_of,
     with_word_starts,
 )
@@ -45,11 +53,11 @@ from infoword_tf.text.tokenizer import (
 # Names of the special tokens in public models: ALBERT's are BERT's, then
 # XLNet's, then fairseq's, which XLM-R has.
 NAMES = {
-    vocabularies.PAD: ('[PAD]', '<pad>'),
-    vocabularies.UNK: ('[UNK]', '<unk>'),
-    vocabularies.CLS: ('[CLS]', '<cls>', '<s>'),
-    vocabularies.SEP: ('[SEP]', '<sep>', '</s>'),
-    vocabularies.MASK: ('[MASK]', '<mask>'),
+    PAD: ('[PAD]', '<pad>'),
+    UNK: ('[UNK]', '<unk>'),
+    CLS: ('[CLS]', '<cls>', '<s>'),
+    SEP: ('[SEP]', '<sep>', '</s>'),
+    MASK: ('[MASK]', '<mask>'),
 }
 # What is learned depends on the number of threads, so it is fixed.
 _THREADS = 4
@@ -458,18 +466,18 @@ def learn(texts: Iterable[str], size: int, lower_case: bool = True) -> bytes:
 
     lines = [
         line
-        for text in sorted(vocabularies.sample(texts))
+        for text in sorted(sample_texts(texts))
         for line in _LINE.findall(' '.join(text.split()))
     ]
-    no_room = vocabularies.no_room(
+    too_small = no_room(
         size,
         'for the special tokens and the characters of the corpus; a few '
         'thousand is usual',
     )
-    if size <= len(vocabularies.SPECIALS):
-        raise no_room
+    if size <= len(SPECIALS):
+        raise too_small
     if not lines:
-        raise vocabularies.no_text()
+        raise no_text()
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -483,10 +491,10 @@ def learn(texts: Iterable[str], size: int, lower_case: bool = True) -> bytes:
             unk_id=1,
             bos_id=-1,
             eos_id=-1,
-            pad_piece=vocabularies.PAD,
-            unk_piece=vocabularies.UNK,
+            pad_piece=PAD,
+            unk_piece=UNK,
             control_symbols=[
-                vocabularies.CLS, vocabularies.SEP, vocabularies.MASK
+                CLS, SEP, MASK
             ],
             num_threads=_THREADS,
             minloglevel=2,
@@ -494,7 +502,7 @@ def learn(texts: Iterable[str], size: int, lower_case: bool = True) -> bytes:
     except RuntimeError as error:
         if 'required_chars' not in str(error):
             raise
-        raise no_room from error
+        raise too_small from error
     return model.getvalue()
 
 
@@ -597,7 +605,7 @@ def _special_ids(proto: Any, where: str) -> list[int]:
     ids, missing = [], []
     for name, known in NAMES.items():
         number = next((index[k] for k in known if k in index), None)
-        if name == vocabularies.UNK:  # every model has one, by any name
+        if name == UNK:  # every model has one, by any name
             number = next(
                 i for i, p in enumerate(proto.pieces) if p.type == p.UNKNOWN
             )

@@ -1,11 +1,16 @@
 """The interface of all tokenizers: strings to ids, in the graph and out of it.
 
+And what several share: a vocabulary is a list of tokens in the order of their
+ids, and `vocab.txt` holds one token a line.
+
 Glossary of shapes: n tokens of all strings together.
 """
 
 import abc
+import hashlib
+import heapq
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -14,6 +19,9 @@ import tensorflow as tf
 from infoword_tf import errors
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.views import Specials
+
+PAD, UNK, CLS, SEP, MASK = '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'
+SPECIALS = (PAD, UNK, CLS, SEP, MASK)
 
 
 class UnsupportedTokenizer(errors.InputError):
@@ -283,3 +291,114 @@ def with_word_starts(
     return FlatTokens(
         tokens.flat_values.numpy(), np.diff(word, prepend=-1) != 0, splits
     )
+
+
+# ------------------------------------------------------------------ vocabulary
+
+
+def no_text() -> errors.InputError:
+    """Makes the error for a corpus of which nothing can be learned."""
+    return errors.InputError(
+        'no_text_to_learn',
+        'the corpus holds no text to learn a vocabulary from; check --corpus, '
+        'or give a vocabulary with --vocab',
+    )
+
+
+def no_room(size: int, why: str) -> errors.InputError:
+    """Makes the error for a size without room for all tokens."""
+    return errors.InputError(
+        'small_vocab_size', f'--vocab_size={size} has no room {why}'
+    )
+
+
+def check_vocabulary(
+    vocabulary: Sequence[str], where: str, specials: Sequence[str] = SPECIALS
+) -> list[str]:
+    """Returns the tokens; ValueError: a special is missing, or any twice."""
+    vocabulary = list(vocabulary)
+    missing = [token for token in specials if token not in vocabulary]
+    if missing:
+        raise errors.InputError(
+            'vocabulary_without_specials',
+            f'{where}: the vocabulary lacks {", ".join(missing)}; add a line '
+            'for each, or leave out --vocab to learn one from the corpus',
+        )
+    seen: dict[str, int] = {}
+    for line, token in enumerate(vocabulary, 1):
+        if token in seen:
+            raise errors.InputError(
+                'token_twice',
+                f'{where}: {token!r} is on line {seen[token]} and again on '
+                f'line {line}; keep one of them (ids of later tokens move)',
+            )
+        seen[token] = line
+    return vocabulary
+
+
+def special_ids(
+    vocabulary: Sequence[str], specials: Sequence[str] = SPECIALS
+) -> tuple[list[int], list[int]]:
+    """Returns the ids of special tokens; and, sorted, without that of [UNK]."""
+    ids = [vocabulary.index(token) for token in specials]
+    return ids, sorted({*ids} - {ids[1]})
+
+
+def unnamed(number: int) -> str:
+    """Names an id without a token, with a blank, which no text spells."""
+    return f'[no {number}]'
+
+
+def read_vocabulary(
+    path: str | pathlib.Path, specials: Sequence[str] = SPECIALS
+) -> list[str]:
+    """Reads and checks a `vocab.txt`."""
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'{path}: no such vocabulary; --vocab takes a vocab.txt with one '
+            'token a line, or a SentencePiece *.model'
+        )
+    try:
+        lines = path.read_text(encoding='utf-8').split('\n')
+    except UnicodeDecodeError as error:
+        raise errors.InputError(
+            'vocabulary_not_utf8',
+            f'{path}: byte {error.start} is not UTF-8; a vocabulary is a text '
+            'file with one token a line',
+        ) from error
+    while lines and not lines[-1]:
+        lines.pop()
+    return check_vocabulary(lines, str(path), specials)
+
+
+def write_vocabulary(
+    path: str | pathlib.Path, vocabulary: Sequence[str]
+) -> None:
+    """Writes a `vocab.txt`."""
+    text = ''.join(token + '\n' for token in vocabulary)
+    pathlib.Path(path).write_text(text, encoding='utf-8')
+
+
+def sample_texts(
+    texts: Iterable[str], megabytes: float = 64.0
+) -> Iterator[str]:
+    """Samples texts up to a total size, uniformly and reproducibly.
+
+    The texts of the lowest hashes that fit are taken, whatever the order of
+    the corpus. One text is taken however large it is.
+    """
+    budget, limit = int(megabytes * 1e6), 2**64
+    heap: list[tuple[int, str]] = []  # the highest hash on top
+    size = 0
+    for text in texts:
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        order = int.from_bytes(digest, 'big')
+        if order >= limit:
+            continue
+        heapq.heappush(heap, (-order, text))
+        size += len(text)
+        while size > budget and len(heap) > 1:
+            order, last = heapq.heappop(heap)
+            limit, size = -order, size - len(last)
+    return (text for _, text in heap)

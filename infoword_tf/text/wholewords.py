@@ -13,8 +13,19 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from infoword_tf.text import vocabulary as vocabularies
-from infoword_tf.text.tokenizer import FlatTokens, TextTokenizer, lookup_table
+from infoword_tf.text.layout import UNKNOWN
+from infoword_tf.text.tokenizer import (
+    SPECIALS,
+    FlatTokens,
+    TextTokenizer,
+    check_vocabulary,
+    lookup_table,
+    no_room,
+    no_text,
+    read_vocabulary,
+    special_ids,
+    write_vocabulary,
+)
 
 # White space of one, two and three bytes.
 _WHITE = (
@@ -36,13 +47,13 @@ class WholeWords(TextTokenizer):
     as_written = unbounded = True
 
     def __init__(self, vocabulary: Sequence[str], lower_case: bool = False):
-        """Takes words as of `vocabulary.check`; `lower_case` keeps accents."""
-        vocabulary = vocabularies.check(vocabulary, 'the tokenizer')
-        specials = vocabularies.special_ids(vocabulary)
+        """Takes words as of `check_vocabulary`; `lower_case` keeps accents."""
+        vocabulary = check_vocabulary(vocabulary, 'the tokenizer')
+        specials = special_ids(vocabulary)
         super().__init__(vocabulary, *specials, lower_case)
         # No text spells a special token.
         index = {word: i for i, word in enumerate(vocabulary)}
-        for token in vocabularies.SPECIALS:
+        for token in SPECIALS:
             del index[token]
         self._ids = lookup_table(index, self.unk_id, tf.int32)
         self._splitter = tf_text.WhitespaceTokenizer()
@@ -62,11 +73,11 @@ class WholeWords(TextTokenizer):
         cls, path: str | pathlib.Path, lower_case: bool = False, **options: Any
     ) -> Self:
         """Reads a file of one word a line."""
-        return cls(vocabularies.read(path), lower_case)
+        return cls(read_vocabulary(path), lower_case)
 
     def write(self, path: str | pathlib.Path) -> None:
         """Writes one word a line."""
-        vocabularies.write(path, self.vocabulary)
+        write_vocabulary(path, self.vocabulary)
 
     @property
     def identity(self) -> str:
@@ -116,9 +127,9 @@ def learn(
     texts: Iterable[str], size: int | None = None, lower_case: bool = False
 ) -> list[str]:
     """Lists specials, then words by count and spelling; at most `size`."""
-    specials = vocabularies.SPECIALS
+    specials = SPECIALS
     if size is not None and size <= len(specials):
-        raise vocabularies.no_room(
+        raise no_room(
             size,
             f'beside the {len(specials)} special tokens; without it every '
             'word is learned',
@@ -132,9 +143,9 @@ def learn(
     counts: collections.Counter[str] = collections.Counter()
     for word, count in zip(words, cased.values(), strict=True):
         counts[word] += count
-    for word in (*specials, vocabularies.UNKNOWN):
+    for word in (*specials, UNKNOWN):
         counts.pop(word, None)
     if not counts:
-        raise vocabularies.no_text()
+        raise no_text()
     words = sorted(counts, key=lambda word: (-counts[word], word))
     return [*specials, *words][:size]

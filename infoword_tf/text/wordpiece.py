@@ -8,6 +8,7 @@ Glossary of shapes: n tokens of all strings together, W words of all strings
 together.
 """
 
+import collections
 import functools
 import pathlib
 from collections.abc import Iterable, Sequence
@@ -17,15 +18,23 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from infoword_tf.text import normalization
-from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.normalization import Normalization
 from infoword_tf.text.normalizers import Mapped, ends_of
 from infoword_tf.text.tokenizer import (
+    SPECIALS,
+    UNK,
     FlatTokens,
     TextTokenizer,
+    check_vocabulary,
+    no_room,
+    no_text,
     ragged,
+    read_vocabulary,
+    sample_texts,
+    special_ids,
     string_of,
     with_word_starts,
+    write_vocabulary,
 )
 
 _GOES_ON = '##'
@@ -48,13 +57,13 @@ class WordPieceTokenizer(TextTokenizer):
         strip_accents: bool | None = None,
         chinese_characters: bool = True,
         clean: bool = True,
-        specials: Sequence[str] = vocabularies.SPECIALS,
+        specials: Sequence[str] = SPECIALS,
     ):
-        """Takes args of `vocabulary.check` and `Normalization`; `specials` in
+        """Takes args of `check_vocabulary` and `Normalization`; `specials` in
         the order of SPECIALS.
         """
-        vocabulary = vocabularies.check(vocabulary, 'the tokenizer', specials)
-        ids = vocabularies.special_ids(vocabulary, specials)
+        vocabulary = check_vocabulary(vocabulary, 'the tokenizer', specials)
+        ids = special_ids(vocabulary, specials)
         super().__init__(vocabulary, *ids, lower_case)
         self.normalization = Normalization(
             lower_case, strip_accents, chinese_characters, clean
@@ -75,15 +84,15 @@ class WordPieceTokenizer(TextTokenizer):
         cls, texts: Iterable[str], size: int, lower_case: bool = True
     ) -> Self:
         """Implements `TextTokenizer.learn`."""
-        return cls(vocabularies.learn(texts, size, lower_case), lower_case)
+        return cls(learn(texts, size, lower_case), lower_case)
 
     @classmethod
     def read(
         cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> Self:
         """Reads a `vocab.txt`."""
-        specials = options.get('specials', vocabularies.SPECIALS)
-        return cls(vocabularies.read(path, specials), lower_case, **options)
+        specials = options.get('specials', SPECIALS)
+        return cls(read_vocabulary(path, specials), lower_case, **options)
 
     @functools.cached_property
     def normalizer(self) -> Mapped:
@@ -103,13 +112,13 @@ class WordPieceTokenizer(TextTokenizer):
         if not normal.clean:
             options['clean'] = False
         specials = [self.vocabulary[number] for number in self.special_ids]
-        if specials != [*vocabularies.SPECIALS]:
+        if specials != [*SPECIALS]:
             options['specials'] = specials
         return options
 
     def write(self, path: str | pathlib.Path) -> None:
         """Writes a `vocab.txt`."""
-        vocabularies.write(path, self.vocabulary)
+        write_vocabulary(path, self.vocabulary)
 
     @property
     def identity(self) -> str:
@@ -230,3 +239,71 @@ def _splitter(
             token_out_type=tf.int32,
             unknown_token=unknown,
         )
+
+
+def learn(
+    texts: Iterable[str], size: int, lower_case: bool = True
+) -> list[str]:
+    """Learns a WordPiece vocabulary (Schuster and Nakajima 2012).
+
+    Args and errors are those of `TextTokenizer.learn`; without case there are
+    no accents. Specials come first, then characters, then longer tokens.
+    """
+    import tokenizers
+    from tokenizers import models, normalizers, pre_tokenizers, trainers
+
+    # Each character is a token at the beginning of a word and one inside.
+    max_characters = (size - len(SPECIALS)) // 2
+    if max_characters < 1:
+        raise no_room(
+            size,
+            f'beside the {len(SPECIALS)} special tokens; a few thousand is '
+            'usual',
+        )
+    texts = list(sample_texts(texts))
+    learner = tokenizers.Tokenizer(models.WordPiece(unk_token=UNK))
+    learner.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
+    learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    alphabet, continuing = _alphabet(
+        texts,
+        learner.normalizer,
+        learner.pre_tokenizer,
+        min(1000, max_characters),
+    )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        # The trainer breaks ties between merges by the numbers of characters
+        # inside words, which it gives in the order of a hash map, another in
+        # each call; named here they have the same number every time.
+        special_tokens=[*SPECIALS, *(f'##{c}' for c in continuing)],
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        continuing_subword_prefix='##',
+        show_progress=False,
+    )
+    learner.train_from_iterator(texts, trainer)
+    index = learner.get_vocab()
+    if not alphabet:
+        raise no_text()
+    in_order = sorted(index, key=index.__getitem__)
+    return check_vocabulary(in_order, 'the learned vocabulary')
+
+
+def _alphabet(
+    texts: Sequence[str], normalizer: Any, pre_tokenizer: Any, most: int
+) -> tuple[list[str], list[str]]:
+    """Returns the commonest characters, lest rare scripts fill a small
+    vocabulary, and which of the characters occur inside words.
+    """
+    words: collections.Counter[str] = collections.Counter()
+    for text in texts:
+        words.update(normalizer.normalize_str(text).split())
+    counts: collections.Counter[str] = collections.Counter()
+    continuing: set[str] = set()
+    for word, count in words.items():
+        for part, _ in pre_tokenizer.pre_tokenize_str(word):
+            for character in part:
+                counts[character] += count
+            continuing.update(part[1:])
+    common = sorted(counts, key=lambda c: (-counts[c], c))[:most]
+    return sorted(common), sorted(continuing.intersection(common))

@@ -18,8 +18,7 @@ from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.label import NO_POOLER
 from infoword_tf.text.numbers import Numbers
-from infoword_tf.text.tokenizer import TextTokenizer
-from infoword_tf.text.vocabulary import unnamed
+from infoword_tf.text.tokenizer import TextTokenizer, unnamed
 from infoword_tf.weights import (
     architectures,
     mapping,

@@ -19,10 +19,9 @@ from infoword_tf.config import EncoderConfig
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
-from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.bytepairs import BytePairs
 from infoword_tf.text.sentencepiece import SentencePiece
-from infoword_tf.text.tokenizer import TextTokenizer
+from infoword_tf.text.tokenizer import TextTokenizer, write_vocabulary
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from infoword_tf.weights import (
     architectures,
@@ -430,7 +429,7 @@ def _write_tokenizer(
     file, _ = PRESETS[name].vocabulary
     settings: dict[str, Any] = {'config_file': TOKENIZER}
     if isinstance(tokenizer, WordPieceTokenizer):
-        vocabularies.write(assets / file, tokenizer.vocabulary)
+        write_vocabulary(assets / file, tokenizer.vocabulary)
         options, lower_case = tokenizer.options, tokenizer.lower_case
         settings |= {
             'vocabulary': None,  # the file has it

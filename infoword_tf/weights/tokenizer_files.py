@@ -15,12 +15,10 @@ import pathlib
 from typing import Any
 
 from infoword_tf import errors, files
-from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.characterpairs import ENDS
 from infoword_tf.text.pairs import NAMES
 from infoword_tf.text.sentencepiece import parse_model
-from infoword_tf.text.tokenizer import TextTokenizer
-from infoword_tf.text.vocabulary import unnamed
+from infoword_tf.text.tokenizer import MASK, TextTokenizer, unnamed
 from infoword_tf.weights import unigram
 from infoword_tf.weights.tokenizer_folder import (
     CLASSES,
@@ -111,10 +109,10 @@ def deberta_model(path: pathlib.Path, known: TokenizerFolder) -> Result:
     """Reads a model as the tokenizer.json of DeBERTa's class."""
     model, names = unigram.vocabulary_of(path.read_bytes(), path)
     index = {token: i for i, (token, _) in enumerate(model['vocab'])}
-    index.setdefault(vocabularies.MASK, len(index))
+    index.setdefault(MASK, len(index))
     described = {
         'added_tokens': [
-            special_token(x, index[x]) for x in (*names, vocabularies.MASK)
+            special_token(x, index[x]) for x in (*names, MASK)
         ],
         'model': model,
         **unigram.of_deberta(known.settings),
@@ -146,7 +144,7 @@ def keras_model(path: pathlib.Path, known: TokenizerFolder) -> Result:
     """Reads a model unchanged, but adds a [MASK] that is lacking at the end."""
     model = path.read_bytes()
     proto = parse_model(model, path)
-    mask = vocabularies.MASK
+    mask = MASK
     if all(piece.piece != mask for piece in proto.pieces):
         proto.pieces.add(piece=mask, type=proto.SentencePiece.CONTROL)
         model = proto.SerializeToString()

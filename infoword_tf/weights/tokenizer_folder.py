@@ -11,11 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from infoword_tf import errors, files
-from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.added import AddedToken, with_added
 from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.pairs import NAMES
-from infoword_tf.text.tokenizer import TextTokenizer
+from infoword_tf.text.tokenizer import MASK, TextTokenizer
 from infoword_tf.weights import post_processors
 from infoword_tf.weights.post_processors import Entry, PostProcessor
 
@@ -212,7 +211,7 @@ def special_token(token: str, number: int) -> dict[str, Any]:
     """Describes a special token as tokenizer.json does."""
     return {
         'id': number, 'content': token, 'single_word': False,
-        'lstrip': token in NAMES[vocabularies.MASK][:2], 'rstrip': False,
+        'lstrip': token in NAMES[MASK][:2], 'rstrip': False,
         'normalized': False, 'special': True,
     }  # fmt: skip
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infoword_tf import errors, files
-from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.bytepairs import BytePairs
 from infoword_tf.text.characterpairs import CharacterPairs
 from infoword_tf.text.markedpairs import MARK, MarkedPairs
@@ -14,8 +13,13 @@ from infoword_tf.text.normalizers import steps_of
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.pairs import NAMES
 from infoword_tf.text.sentencepiece import SentencePiece, parse_model
-from infoword_tf.text.tokenizer import TextTokenizer, UnsupportedTokenizer
-from infoword_tf.text.vocabulary import unnamed
+from infoword_tf.text.tokenizer import (
+    SPECIALS,
+    TextTokenizer,
+    UnsupportedTokenizer,
+    check_vocabulary,
+    unnamed,
+)
 from infoword_tf.text.wordpiece import LONGEST_WORD, WordPieceTokenizer
 from infoword_tf.weights import post_processors, unigram
 from infoword_tf.weights.post_processors import PostProcessor
@@ -243,7 +247,7 @@ def make_wordpiece(
     """
     index = {**index, **hidden}
     specials = []
-    for usual, name in zip(vocabularies.SPECIALS, _NAMED, strict=True):
+    for usual, name in zip(SPECIALS, _NAMED, strict=True):
         token = known.settings.get(f'{name}_token')
         token = token['content'] if isinstance(token, dict) else token
         known_names = token, *NAMES[usual]
@@ -253,7 +257,7 @@ def make_wordpiece(
         if content not in specials:
             tokens[number] = unnamed(number)  # no word holds the token
     return WordPieceTokenizer(
-        vocabularies.check(tokens, str(where), specials),
+        check_vocabulary(tokens, str(where), specials),
         specials=specials,
         lower_case=bool(normalizer.get('lowercase', True)),
         strip_accents=normalizer.get('strip_accents'),

@@ -11,14 +11,13 @@ from typing import Any
 
 from infoword_tf import errors, files
 from infoword_tf.config import Layout
-from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.added import WithAdded
 from infoword_tf.text.characterpairs import ENDS, CharacterPairs
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.markedpairs import MARK, MarkedPairs
 from infoword_tf.text.pairs import PairEncoding
 from infoword_tf.text.sentencepiece import SentencePiece
-from infoword_tf.text.tokenizer import TextTokenizer
+from infoword_tf.text.tokenizer import TextTokenizer, unnamed, write_vocabulary
 from infoword_tf.text.wordpiece import LONGEST_WORD, WordPieceTokenizer
 from infoword_tf.weights import post_processors, unigram
 from infoword_tf.weights.tokenizer_files import SHIFTED_MODEL, XLNET_MODEL
@@ -117,12 +116,10 @@ def _wordpiece(
 
     # The inner vocabulary names, at its end, ids that only added tokens have.
     count = len(tokenizer.inner.vocabulary)
-    while tokenizer.inner.vocabulary[count - 1] == vocabularies.unnamed(
-        count - 1
-    ):
+    while tokenizer.inner.vocabulary[count - 1] == unnamed(count - 1):
         count -= 1
     names = tokenizer.vocabulary[:count]
-    vocabularies.write(folder / 'vocab.txt', names)
+    write_vocabulary(folder / 'vocab.txt', names)
     options = tokenizer.inner.options
     lower_case, accents = tokenizer.lower_case, options.get('strip_accents')
     chinese = options.get('chinese_characters', True)
@@ -215,7 +212,7 @@ def _add(fast: Any, tokenizer: WithAdded) -> None:
     for token in sorted(tokenizer.added, key=lambda token: token.id):
         if fast.token_to_id(token.content) is None:
             while (number := fast.get_vocab_size()) < token.id:
-                fast.add_special_tokens([vocabularies.unnamed(number)])
+                fast.add_special_tokens([unnamed(number)])
         fields = dataclasses.asdict(token)
         del fields['id']
         fast.add_tokens([tokenizers.AddedToken(**fields)])

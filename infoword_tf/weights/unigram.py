@@ -19,8 +19,7 @@ from infoword_tf.text.sentencepiece import (
     empty_model,
     parse_model,
 )
-from infoword_tf.text.tokenizer import UnsupportedTokenizer
-from infoword_tf.text.vocabulary import unnamed
+from infoword_tf.text.tokenizer import UnsupportedTokenizer, unnamed
 
 # What fairseq puts before the tokens of a model: Conneau et al. 2020.
 _FAIRSEQ = ('<s>', '<pad>', '</s>', '<unk>')

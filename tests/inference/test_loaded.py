@@ -23,7 +23,8 @@ from infoword_tf.inference import batches
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
 from infoword_tf.resolve import ModelChoices, resolve
-from infoword_tf.text import vocabulary
+from infoword_tf.text import wordpiece
+from infoword_tf.text.tokenizer import SPECIALS, write_vocabulary
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from tests import corpus, places, zoo
 from tests.eager import eagerly
@@ -57,7 +58,7 @@ def setUpModule():
     folder = places.make()
     name, _ = corpus.write_topics(folder / 'text')
     text = pathlib.Path(name.removeprefix('text:')).read_text()
-    PIECES = vocabulary.learn(text.splitlines(), 400)
+    PIECES = wordpiece.learn(text.splitlines(), 400)
     more = resolve(ModelChoices(objectives='bert_nce,mlm')).rows
     WORKDIR = write_workdir(folder / 'run', 'ict', more, pooling='weighted')
 
@@ -89,7 +90,7 @@ def write_workdir(folder, case, more=None, **changes):
     tensors = {k: np.float32(v) for k, v in tensors.items()}
     tensors['unigram'] = np.arange(len(pieces), dtype=np.int64)
     folder.mkdir(parents=True)
-    vocabulary.write(folder / 'vocab.txt', pieces)
+    write_vocabulary(folder / 'vocab.txt', pieces)
     config.write(folder)
     checkpoint.write_weights(folder, tensors, STEP)
     return folder
@@ -124,7 +125,7 @@ class WordsTest(absltest.TestCase):
         loaded = infoword_tf.load(WORKDIR)
         words, vectors = loaded.word_vectors()
         self.assertEqual(
-            words, [p for p in PIECES if p not in vocabulary.SPECIALS]
+            words, [p for p in PIECES if p not in SPECIALS]
         )
         table = loaded.encoder.embedding_table.numpy()
         np.testing.assert_array_equal(

@@ -12,8 +12,9 @@ import tokenizers
 from absl.testing import absltest, parameterized
 from tokenizers import models, normalizers, pre_tokenizers
 
-from infoword_tf.text import normalization, vocabulary
+from infoword_tf.text import normalization
 from infoword_tf.text.normalization import Normalization
+from infoword_tf.text.tokenizer import SPECIALS, write_vocabulary
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from tests import places
 from tests.text.learned import places_in_bytes
@@ -67,7 +68,7 @@ def everything():
         range(0xE000, 0xE004), *(range(*ends) for ends in SCRIPTS.values())
     )))  # fmt: skip
     pieces = sorted(pieces)
-    actual = [*vocabulary.SPECIALS, *pieces, *(f'##{c}' for c in pieces)]
+    actual = [*SPECIALS, *pieces, *(f'##{c}' for c in pieces)]
     more = ('ab', '##ab', 'a b', 'สวัส', '##สดี', 'ab.', '中国', 'a\u2e52', '[i]')
     return [*actual, *(piece for piece in more if piece not in actual)]
 
@@ -106,7 +107,7 @@ class KeptTest(absltest.TestCase):
 
     def fit(self):
         self.forget()
-        pieces = [*vocabulary.SPECIALS, 'a', 'x\u2e52y', '\ue000']
+        pieces = [*SPECIALS, 'a', 'x\u2e52y', '\ue000']
         with mock.patch.object(
             normalization, '_fit', side_effect=normalization._fit
         ) as calls:
@@ -251,7 +252,7 @@ class WordPieceTest(parameterized.TestCase):
             self.assertCountEqual(ours_ids[1:], theirs_ids[1:])
 
     def test_identity_tells_options_apart(self):
-        pieces = [*vocabulary.SPECIALS, 'a']
+        pieces = [*SPECIALS, 'a']
         names = {
             (options.lower_case, WordPieceTokenizer(pieces, *options).identity)
             for options in OPTIONS
@@ -269,7 +270,7 @@ class WordPieceTest(parameterized.TestCase):
 
     def test_options_are_read(self):
         path = pathlib.Path(self.create_tempdir().full_path) / 'vocab.txt'
-        vocabulary.write(path, [*vocabulary.SPECIALS, 'a', 'á'])
+        write_vocabulary(path, [*SPECIALS, 'a', 'á'])
         for options in OPTIONS:
             tokenizer = WordPieceTokenizer.read(path, **options._asdict())
             self.assertEqual(tokenizer.normalization, options)

@@ -9,7 +9,12 @@ from pydoc_data import topics
 
 from absl.testing import absltest, parameterized
 
-from infoword_tf.text import vocabulary
+from infoword_tf.text import wordpiece
+from infoword_tf.text.tokenizer import (
+    read_vocabulary,
+    sample_texts,
+    write_vocabulary,
+)
 from tests import places
 
 SPECIALS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
@@ -18,7 +23,7 @@ TEXTS = list(topics.topics.values())
 
 @functools.cache
 def learned(size):
-    return vocabulary.learn(TEXTS, size)
+    return wordpiece.learn(TEXTS, size)
 
 
 class FileTest(places.Folder, absltest.TestCase):
@@ -29,9 +34,9 @@ class FileTest(places.Folder, absltest.TestCase):
     def test_write_then_read(self):
         # Pieces that other notions of a line would split.
         pieces = [*SPECIALS, 'a', '##b', 'é', '中', '\u2028', '\x85', '\x0c']
-        vocabulary.write(self.path, pieces)
-        self.assertEqual(vocabulary.read(self.path), pieces)
-        vocabulary.write(str(self.path), pieces[:6])
+        write_vocabulary(self.path, pieces)
+        self.assertEqual(read_vocabulary(self.path), pieces)
+        write_vocabulary(str(self.path), pieces[:6])
         self.assertEqual(
             self.path.read_bytes(), b'[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n'
         )
@@ -40,11 +45,11 @@ class FileTest(places.Folder, absltest.TestCase):
         for text in ('\r\n'.join([*SPECIALS, 'a', '']),
                      '\n'.join([*SPECIALS, 'a'])):  # fmt: skip
             self.path.write_bytes(text.encode())
-            self.assertEqual(vocabulary.read(self.path), [*SPECIALS, 'a'])
+            self.assertEqual(read_vocabulary(self.path), [*SPECIALS, 'a'])
 
     def test_a_folder(self):
         with self.assertRaises(FileNotFoundError):
-            vocabulary.read(self.path.parent)
+            read_vocabulary(self.path.parent)
 
 
 class LearnTest(parameterized.TestCase):
@@ -57,7 +62,7 @@ class LearnTest(parameterized.TestCase):
 
     @parameterized.parameters(7, 10, 50)
     def test_a_small_vocabulary_is_no_larger_than_asked(self, size):
-        self.assertLessEqual(len(vocabulary.learn(TEXTS, size)), size)
+        self.assertLessEqual(len(wordpiece.learn(TEXTS, size)), size)
         self.assertLen(set(learned(300)), 300)
 
     def test_learns_words_and_their_ends(self):
@@ -69,8 +74,8 @@ class LearnTest(parameterized.TestCase):
         code = (
             'import json\n'
             'from pydoc_data import topics\n'
-            'from infoword_tf.text import vocabulary\n'
-            'pieces = vocabulary.learn(topics.topics.values(), 1000)\n'
+            'from infoword_tf.text import wordpiece\n'
+            'pieces = wordpiece.learn(topics.topics.values(), 1000)\n'
             'print(json.dumps(pieces))'
         )
         printed = subprocess.run(
@@ -80,20 +85,20 @@ class LearnTest(parameterized.TestCase):
             text=True,
             check=True,
         ).stdout
-        self.assert_same(json.loads(printed), vocabulary.learn(TEXTS, 1000))
+        self.assert_same(json.loads(printed), wordpiece.learn(TEXTS, 1000))
 
     def test_case(self):
         texts = ['Über CAFÉ Straße'] * 3
-        pieces = vocabulary.learn(texts, 200)
+        pieces = wordpiece.learn(texts, 200)
         self.assertContainsSubset(['uber', 'cafe'], pieces)
         # A lower-cased tokenizer never looks an upper-case letter up.
         self.assertEqual([p for p in pieces[5:] if p != p.lower()], [])
-        pieces = vocabulary.learn(texts, 200, False)
+        pieces = wordpiece.learn(texts, 200, False)
         self.assertContainsSubset(['Über', 'CAFÉ'], pieces)
         self.assertNotIn('uber', pieces)
 
     def test_small_text_gives_fewer(self):
-        pieces = vocabulary.learn(['ab ab ab'], 1000)
+        pieces = wordpiece.learn(['ab ab ab'], 1000)
         self.assertEqual(pieces[:5], SPECIALS)
         self.assertCountEqual(pieces[5:], ['a', 'b', '##b', 'ab'])
 
@@ -103,10 +108,10 @@ class SampleTest(absltest.TestCase):
 
     def test_small_text_is_taken_whole(self):
         texts = self.texts()
-        self.assertCountEqual(vocabulary.sample(texts, 2.0), texts)
+        self.assertCountEqual(sample_texts(texts, 2.0), texts)
 
     def test_is_bounded_and_not_much_smaller(self):
-        sampled = list(vocabulary.sample(self.texts(), 0.1))
+        sampled = list(sample_texts(self.texts(), 0.1))
         size = sum(map(len, sampled))
         self.assertLessEqual(size, 100_000)
         self.assertGreater(size, 40_000)  # the last halving's loss
@@ -114,22 +119,22 @@ class SampleTest(absltest.TestCase):
 
     def test_does_not_depend_on_the_order(self):
         texts = self.texts()
-        sampled = sorted(vocabulary.sample(texts, 0.1))
+        sampled = sorted(sample_texts(texts, 0.1))
         for seed in range(5):
             random.Random(seed).shuffle(texts)
-            self.assertEqual(sorted(vocabulary.sample(texts, 0.1)), sampled)
+            self.assertEqual(sorted(sample_texts(texts, 0.1)), sampled)
 
     def test_nor_does_it_with_a_few_large_texts(self):
         for i in range(20):
             texts = [f'{i} {j} ' + 'x' * (700, 700, 100)[j] for j in range(3)]
             sampled = {
-                tuple(sorted(vocabulary.sample(order, 0.001)))
+                tuple(sorted(sample_texts(order, 0.001)))
                 for order in itertools.permutations(texts)
             }
             self.assertEqual(len(sampled), 1, f'of triple {i}')
 
     def test_is_no_prefix(self):
-        sampled = set(vocabulary.sample(self.texts(), 0.1))
+        sampled = set(sample_texts(self.texts(), 0.1))
         late = [text for text in self.texts()[2000:] if text in sampled]
         self.assertBetween(len(late) / len(sampled), 0.3, 0.7)
 
@@ -137,9 +142,9 @@ class SampleTest(absltest.TestCase):
         # Each fits; together they do not. One of them has to stay.
         for i in range(20):
             texts = [f'{i} {j} ' + 'x' * 700 for j in range(2)]
-            sampled = list(vocabulary.sample(texts, 0.001))
+            sampled = list(sample_texts(texts, 0.001))
             self.assertEqual(len(sampled), 1, f'of pair {i}')
 
     def test_one_text_beyond_the_bound_stays(self):
         texts = ['x' * 5000]
-        self.assertEqual(list(vocabulary.sample(texts, 0.001)), texts)
+        self.assertEqual(list(sample_texts(texts, 0.001)), texts)
