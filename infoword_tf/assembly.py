@@ -162,9 +162,9 @@ class Assembly:
         """Makes the heads of critics, by name."""
         heads = {}
         for name, critic in CRITICS.items():
-            if (entry := critic.of(self.config)) is not None:
+            if self.config.critics.get(name) is not None:
                 heads[name] = critic.make_head(
-                    entry,
+                    critic.of(self.config),
                     Shared(self.encoder),
                     self.specials,
                     self.config.precision,

@@ -35,7 +35,7 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-from infoword_tf import files, folders, hub, lazy
+from infoword_tf import files, folders, lazy
 from infoword_tf.choices import REPEATED, SETTINGS, flags_of
 from infoword_tf.errors import InputError, Preempted, UsageError
 
@@ -394,7 +394,7 @@ def takes(
             choices = kind(**chosen)
             if check is not None:
                 check(choices)
-            choices = hub.with_files(choices, chosen)
+            choices = folders.with_files(choices, chosen)
             if converts:
                 choices = folders.with_workdirs(choices, chosen)
             return run(*words, choices, chosen)

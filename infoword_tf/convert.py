@@ -25,7 +25,7 @@ from typing import Any
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 
-from infoword_tf import commands, errors, hub
+from infoword_tf import commands, errors, files, hub
 from infoword_tf.choices import flag
 from infoword_tf.folders import NOTE, adapted_by
 
@@ -66,7 +66,7 @@ def run(choices: Choices, chosen: Mapping[str, Any]) -> None:
         check_workdir(workdir)  # before a download
         source = choices.source
         convert(
-            hub.folder_of(source) if hub.is_name(source)
+            hub.folder_of(source) if files.is_of_hub(source)
             else pathlib.Path(source),
             workdir,
             choices.pooling,

@@ -1,4 +1,7 @@
-"""Atomic files: locks, writes that are whole or absent, named arrays."""
+"""Files: locks, writes that are whole or absent, named arrays.
+
+Files that are only read may be of the Hugging Face Hub.
+"""
 
 import contextlib
 import fcntl
@@ -11,7 +14,7 @@ import secrets
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from infoword_tf import errors
 
 _UMASK_LOCK = threading.Lock()
 DIGEST = 'blake2b'  # key of a file's metadata
+_BUFFER = 1 << 18  # bytes that a reader takes at once
 _CHUNK = 1 << 24  # bytes that are summed at a time
 _DTYPES = {
     'bool': 'BOOL', 'uint8': 'U8', 'int8': 'I8', 'int16': 'I16',
@@ -57,6 +61,39 @@ def cache_dir() -> pathlib.Path:
         return pathlib.Path(path).expanduser()
     parent = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
     return pathlib.Path(parent).expanduser() / 'infoword_tf'
+
+
+def is_of_hub(name: str | os.PathLike) -> bool:
+    """Tells whether a name is of the Hugging Face Hub (hub.py).
+
+    A path may have lost a slash of hf://.
+    """
+    return os.fspath(name).startswith('hf:/')
+
+
+def open_file(path: pathlib.Path, buffer: int = _BUFFER) -> BinaryIO:
+    """Opens a file to read, also one that `hub.files_of` has listed.
+
+    Args:
+        path: name of the file.
+        buffer: bytes of the Hub's that are read at once; fewer where only parts
+            are read.
+    """
+    if not is_of_hub(path):
+        return open(path, 'rb')
+    from infoword_tf import hub
+
+    return hub.open_file(path, buffer)
+
+
+def size_of(path: pathlib.Path) -> int:
+    """Returns the bytes of a file, also of one that `hub.files_of` has listed.
+    """
+    if not is_of_hub(path):
+        return path.stat().st_size
+    from infoword_tf import hub
+
+    return hub.size_of(path)
 
 
 def cpus() -> int:

@@ -3,8 +3,8 @@
     workdir = workdir_of('MiniLM')     # of sentence-transformers, say
 
 `convert` makes the workdir once: the cache has it under a hash of the folder's
-bytes. Other folders stay as they are. `load` and all choices that name a model
-go through here.
+bytes. Other folders stay as they are. `load` and all choices that name a model,
+or files of a data set of the Hub, go through here.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,8 @@ from infoword_tf.errors import InputError, UsageError
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+# Flags of texts that are read where they are.
+STREAMED = 'corpus', 'heldout'
 # Raised when `convert` makes another workdir of the same folder.
 _FORM = 6
 Choices = TypeVar('Choices', bound='DataclassInstance')
@@ -75,7 +78,7 @@ def adapted_by(folder: pathlib.Path) -> pathlib.Path | None:
     if named and hub.commit_of(folder):
         revision = about.get('revision')
         named = f'{hub.PREFIX}{named}' + f'@{revision}' * bool(revision)
-    if named and hub.is_name(named):
+    if named and files.is_of_hub(named):
         return hub.folder_of(named)
     base = pathlib.Path(named or '')
     for path in (base, folder / base):
@@ -103,7 +106,7 @@ def workdir_of(
         ValueError: the folder cannot be converted, or as `hub.folder_of`; the
             message says why.
     """
-    folder = hub.folder_of(folder) if hub.is_name(folder) else (
+    folder = hub.folder_of(folder) if files.is_of_hub(folder) else (
         pathlib.Path(folder)
     )
     if not is_public(folder):
@@ -209,6 +212,40 @@ def with_workdirs(
     if settings:
         changes[SETTINGS] = {**getattr(choices, SETTINGS), **settings}
     return dataclasses.replace(choices, **changes) if changes else choices
+
+
+def with_files(choices: Choices, chosen: Mapping[str, Any]) -> Choices:
+    """Replaces names of a data set's files in choices by local paths.
+
+    Names of corpora stay, see `hub.files_of`.
+
+    Args:
+        choices: a dataclass of flags.
+        chosen: the explicit ones by name.
+
+    Raises:
+        InputError: as `hub.path_of`.
+    """
+    changes = {}
+    for name in set(chosen).difference(STREAMED):
+        value = getattr(choices, name, None)
+        if isinstance(value, str) and hub.DATASETS in value:
+            changes[name] = _with_paths(value)
+        elif isinstance(value, tuple | list) and hub.DATASETS in str(value):
+            changes[name] = type(value)(map(_with_paths, value))
+    return dataclasses.replace(choices, **changes) if changes else choices
+
+
+def _with_paths(value: Any) -> Any:
+    """Replaces names of files within a string, as `parquet:hf://...:FIELD`.
+
+    Returns:
+        The string with paths on this disk, and any other value as it is.
+    """
+    if not isinstance(value, str) or hub.DATASETS not in value:
+        return value
+    pattern = rf'{hub.DATASETS}[^:,]+'
+    return re.sub(pattern, lambda match: hub.path_of(match[0]), value)
 
 
 def _digest(folder: pathlib.Path) -> str:

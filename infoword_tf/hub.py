@@ -13,7 +13,6 @@ reads them where they are, as far as the reader goes.
 """
 
 import contextlib
-import dataclasses
 import errno
 import glob
 import io
@@ -21,17 +20,13 @@ import os
 import pathlib
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from infoword_tf.errors import InputError
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Choices = TypeVar('Choices', bound='DataclassInstance')
 PREFIX = 'hf://'
-_DATASETS = f'{PREFIX}datasets/'
+DATASETS = f'{PREFIX}datasets/'
 _FORM = re.compile(
     r'hf:/{1,2}(datasets/)?(?!datasets/)([\w.-]+(?:/[\w.-]+)?)'
     r'(?:@([^/@]+))?(?:/(.+?))?/*'
@@ -46,9 +41,7 @@ _OTHERS = (
     '*/openvino/*', 'consolidated*', 'training_args.bin', 'optimizer.*',
 )  # fmt: skip
 _SHOWN = 12  # files in a complaint
-STREAMED = 'corpus', 'heldout'  # flags of texts that are read where they are
-_BUFFER = 1 << 18  # bytes of such a file that a reader takes at once ...
-_AHEAD = 16  # ... and how many times as many are fetched
+_AHEAD = 16  # how many times what a reader takes at once is fetched
 # What to do about a cache that takes no file. hf_xet, in Rust, has the number
 # in its message alone.
 _UNWRITABLE = {
@@ -79,11 +72,6 @@ class HubName(NamedTuple):
         datasets = 'datasets/' if self.kind == 'dataset' else ''
         revision = f'@{self.revision}' if self.revision else ''
         return f'{PREFIX}{datasets}{self.repository}{revision}'
-
-
-def is_name(name: str | os.PathLike) -> bool:
-    """Tells whether a name is of the Hub; a path may have lost a slash."""
-    return os.fspath(name).startswith('hf:/')
 
 
 def parse(name: str | os.PathLike) -> HubName:
@@ -148,40 +136,6 @@ def path_of(name: str) -> str:
     return local
 
 
-def with_files(choices: Choices, chosen: Mapping[str, Any]) -> Choices:
-    """Replaces names of a data set's files in choices by local paths.
-
-    Names of corpora stay, see `files_of`.
-
-    Args:
-        choices: a dataclass of flags.
-        chosen: the explicit ones by name.
-
-    Raises:
-        InputError: as `path_of`.
-    """
-    changes = {}
-    for name in set(chosen).difference(STREAMED):
-        value = getattr(choices, name, None)
-        if isinstance(value, str) and _DATASETS in value:
-            changes[name] = with_paths(value)
-        elif isinstance(value, tuple | list) and _DATASETS in str(value):
-            changes[name] = type(value)(map(with_paths, value))
-    return dataclasses.replace(choices, **changes) if changes else choices
-
-
-def with_paths(value: Any) -> Any:
-    """Replaces names of files within a string, as `parquet:hf://...:FIELD`.
-
-    Returns:
-        The string with paths on this disk, and any other value as it is.
-    """
-    if not isinstance(value, str) or _DATASETS not in value:
-        return value
-    pattern = rf'{_DATASETS}[^:,]+'
-    return re.sub(pattern, lambda match: path_of(match[0]), value)
-
-
 def files_of(name: str) -> list[pathlib.Path]:
     """Lists files of a data set, with the commit, for `open_file`.
 
@@ -234,16 +188,13 @@ def files_of(name: str) -> list[pathlib.Path]:
     return sorted(pathlib.Path(f'{known}/{path}') for path in names)
 
 
-def open_file(path: pathlib.Path, buffer: int = _BUFFER) -> BinaryIO:
-    """Opens a file to read, also one that `files_of` has listed.
+def open_file(path: pathlib.Path, buffer: int) -> BinaryIO:
+    """Opens a file to read that `files_of` has listed.
 
     Args:
         path: name of the file.
-        buffer: bytes of the Hub's that are read at once; fewer where only parts
-            are read.
+        buffer: bytes that are read at once.
     """
-    if not is_name(path):
-        return open(path, 'rb')
     known = parse(path)
     if local := _cached_file(known):
         return open(local, 'rb')
@@ -255,9 +206,7 @@ def open_file(path: pathlib.Path, buffer: int = _BUFFER) -> BinaryIO:
 
 
 def size_of(path: pathlib.Path) -> int:
-    """Returns the bytes of a file, also of one that `files_of` has listed."""
-    if not is_name(path):
-        return path.stat().st_size
+    """Returns the bytes of a file that `files_of` has listed."""
     known = parse(path)
     if local := _cached_file(known):
         return os.path.getsize(local)

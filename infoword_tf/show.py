@@ -164,9 +164,9 @@ def views_of(
     from infoword_tf.data import store as stores
     from infoword_tf.data.batches import Batches, open_sources
     from infoword_tf.data.documents import Document
+    from infoword_tf.data.source import WindowSource
     from infoword_tf.data.text_pairs import Columns
     from infoword_tf.data.translations import ParallelText, tokenized
-    from infoword_tf.data.windows import WindowSource
 
     where = 'the command line'
     tokens = len(tokenizer.tokenize_flat([s.encode() for s in sentences]).ids)

@@ -33,7 +33,7 @@ import numpy as np
 import infoword_tf
 from infoword_tf import checkpoint, commands, errors, files
 from infoword_tf.config import FILE, WEIGHTS
-from infoword_tf.data import corpora, windows
+from infoword_tf.data import corpora, source
 from infoword_tf.data import store as stores
 from infoword_tf.training import loop, record
 from infoword_tf.training import run as training
@@ -254,7 +254,7 @@ PHASES: dict[str, Callable[[Act], contextlib.AbstractContextManager]] = {
     'text is tokenized': lambda act: at(stores, '_append', act, number=2),
     'the model is built': lambda act: at(training, 'start_from_init', act),
     'a batch is made': lambda act: at(
-        windows.WindowSource, 'batch', act, lambda source, step: step == 5
+        source.WindowSource, 'batch', act, lambda _, step: step == 5
     ),
     'held-out text is measured': lambda act: at(loop.Heldout, 'evaluate', act),
     'a checkpoint is written': lambda act: at(

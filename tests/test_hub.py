@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 import infoword_tf
 from export import card
-from infoword_tf import folders, hub
+from infoword_tf import files, folders, hub
 from infoword_tf.config import WEIGHTS, Config
 from infoword_tf.data import corpora
 from infoword_tf.training import begin
@@ -60,7 +60,7 @@ class NamesTest(parameterized.TestCase):
         ('hf://gpt2@v1', ('model', 'gpt2', 'v1', '')),
     )
     def test_parts(self, name, expected):
-        self.assertTrue(hub.is_name(name))
+        self.assertTrue(files.is_of_hub(name))
         self.assertEqual(tuple(hub.parse(name)), expected)
 
     @parameterized.parameters(
@@ -72,7 +72,7 @@ class NamesTest(parameterized.TestCase):
 
     def test_other_names(self):
         for name in ('runs/a', 'hfl/a', pathlib.Path('hf'), '/hf:/a'):
-            self.assertFalse(hub.is_name(name))
+            self.assertFalse(files.is_of_hub(name))
 
 
 class HubCase(places.Folder, parameterized.TestCase):

@@ -28,7 +28,7 @@ from infoword_tf.data import (
 )
 from infoword_tf.data import source as sources
 from infoword_tf.data import store as stores
-from infoword_tf.data.windows import WindowSource
+from infoword_tf.data.source import WindowSource
 from tests import corpus as topics
 from tests import places, runs
 from tests.refused import refused

@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from infoword_tf import errors, files, hub
+from infoword_tf import errors, files
 from infoword_tf.data import prepared, pydocs, readers, sharded, textfiles
 from infoword_tf.data.documents import Document
 
@@ -317,7 +317,7 @@ def _opened(
         reader = textfiles.Records(kind, field)
     paths = reader.find(pattern)
     # Of the Hub's a look at each would take as long as thousands of requests.
-    reader.check(paths[: 1 if hub.is_name(paths[0]) else None])
+    reader.check(paths[: 1 if files.is_of_hub(paths[0]) else None])
     every = functools.partial(reader.read, paths, pattern)
     next(every())  # raises here where there is no text at all
     return reader, paths, every
@@ -358,7 +358,7 @@ def _fingerprint(
     digest = hashlib.blake2b(f'{kind} 1'.encode(), digest_size=16)
     for group in (paths, heldout):
         for path in group:
-            if hub.is_name(path):
+            if files.is_of_hub(path):
                 digest.update(repr(os.fspath(path)).encode())
                 continue
             stat = path.stat()

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, cast
 
-from infoword_tf import errors, hub
+from infoword_tf import errors, files
 
 Stream = io.BufferedReader | gzip.GzipFile
 # Numbers of lines or of Parquet's rows, from 1, and the records.
@@ -45,7 +45,7 @@ def opened(path: pathlib.Path) -> Iterator[Stream]:
     """Opens a file, unpacked; ValueError: the content is damaged."""
     program = PACKED.get(path.suffix)
     try:
-        with hub.open_file(path) as file, _stream(path, file) as stream:
+        with files.open_file(path) as file, _stream(path, file) as stream:
             yield stream
     except (EOFError, OSError, zlib.error) as error:
         check_system(error)
@@ -79,7 +79,7 @@ def is_plain(path: pathlib.Path) -> bool:
     """Tells whether a file is UTF-8 and not packed, so divisible."""
     if path.suffix in PACKED:
         return False
-    with hub.open_file(path, _HEAD) as file:
+    with files.open_file(path, _HEAD) as file:
         return file.read(2) not in UTF16
 
 
@@ -313,8 +313,8 @@ def open_columns(path: pathlib.Path) -> Any:
     """Opens a file for pyarrow."""
     import pyarrow
 
-    if hub.is_name(path):
-        return pyarrow.PythonFile(hub.open_file(path), 'r')
+    if files.is_of_hub(path):
+        return pyarrow.PythonFile(files.open_file(path), 'r')
     return pyarrow.OSFile(str(path))
 
 
@@ -360,7 +360,7 @@ READERS: dict[str, Callable[..., Numbered]] = {
 
 def head_of(path: pathlib.Path) -> bytes:
     """Reads six bytes, from which the format of a file is known."""
-    with hub.open_file(path, _HEAD) as file:
+    with files.open_file(path, _HEAD) as file:
         return file.read(6)
 
 

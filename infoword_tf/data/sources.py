@@ -4,11 +4,10 @@ from infoword_tf.data.examples import ExampleSource
 from infoword_tf.data.pairs import NextPairSource, PairSource
 from infoword_tf.data.passages import DocumentSource
 from infoword_tf.data.sentences import SentenceSource
-from infoword_tf.data.source import Source
+from infoword_tf.data.source import Source, WindowSource
 from infoword_tf.data.streams import StreamSource
 from infoword_tf.data.text_pairs import TextPairSource
 from infoword_tf.data.translations import TranslationSource
-from infoword_tf.data.windows import WindowSource
 from infoword_tf.data.words import WordSource
 
 SOURCES: dict[str, type[Source]] = {

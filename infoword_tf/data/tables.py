@@ -24,7 +24,7 @@ from collections.abc import (
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from infoword_tf import errors, hub
+from infoword_tf import errors, files
 from infoword_tf.choices import DELIMITERS
 from infoword_tf.data import readers
 
@@ -109,7 +109,7 @@ def open_table(
         )
     if not path.is_file():
         raise FileNotFoundError(
-            f'{name}: there is no such file' + _OF_HUB * hub.is_name(name)
+            f'{name}: there is no such file' + _OF_HUB * files.is_of_hub(name)
         )
     if suffix in _RECORDS:
         return _open_records(path, suffix, lists)

@@ -17,7 +17,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
-from infoword_tf import errors, hub
+from infoword_tf import errors, files, hub
 from infoword_tf.data import documents, readers
 from infoword_tf.data.documents import Document
 
@@ -39,7 +39,7 @@ def find(pattern: str) -> list[pathlib.Path]:
     Raises:
       ValueError: no file matches.
     """
-    if hub.is_name(pattern):
+    if files.is_of_hub(pattern):
         return hub.files_of(pattern)
     names = glob.glob(os.path.expanduser(pattern), recursive=True)
     paths = sorted(pathlib.Path(n) for n in names if os.path.isfile(n))
@@ -96,9 +96,9 @@ def chunks(
     all_chunks = []
     for path in paths:
         begins, target = [0], size
-        total = hub.size_of(path)
+        total = files.size_of(path)
         if readers.is_plain(path):
-            with hub.open_file(path, _HEAD) as file:
+            with files.open_file(path, _HEAD) as file:
                 while target < total:
                     begin = _next_document(file, target, by_line)
                     if begin is not None and begin < total:
@@ -225,7 +225,7 @@ class Records(Files):
 
     def find(self, pattern: str) -> list[pathlib.Path]:
         """Returns files; a folder is one that `datasets` has saved."""
-        if self.kind == 'arrow' and hub.is_name(pattern):
+        if self.kind == 'arrow' and files.is_of_hub(pattern):
             pattern = hub.path_of(pattern)  # a folder, of several files
         folder = pathlib.Path(pattern).expanduser()
         if (folder / 'dataset_dict.json').exists():
@@ -254,7 +254,7 @@ class Records(Files):
         groups = []
         for path in paths:
             if readers.head_of(path)[:4] != b'PAR1':
-                groups.append(Chunk(path, size=hub.size_of(path)))
+                groups.append(Chunk(path, size=files.size_of(path)))
                 continue
             with readers.open_columns(path) as opened:
                 file, begin, room = parquet.read_metadata(opened), 0, 0

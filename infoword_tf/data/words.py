@@ -9,7 +9,7 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.data import store as stores
-from infoword_tf.data.windows import WindowOrder
+from infoword_tf.data.source import WindowOrder
 from infoword_tf.views.view import generator
 from infoword_tf.views.words import Words, keep_probabilities, known, noise
 

@@ -17,8 +17,8 @@ from infoword_tf.data.mixture import (
     mixed,
     shares,
 )
+from infoword_tf.data.source import WindowSource
 from infoword_tf.data.streams import StreamSource
-from infoword_tf.data.windows import WindowSource
 from infoword_tf.data.words import WordSource
 from infoword_tf.resolve import ModelChoices, resolve
 from tests import zoo

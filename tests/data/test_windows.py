@@ -4,7 +4,7 @@ import numpy as np
 from absl.testing import parameterized
 
 from infoword_tf.data import store as stores
-from infoword_tf.data import windows
+from infoword_tf.data.source import WindowSource
 
 
 def make_store(word_lengths, separators=()):
@@ -38,8 +38,8 @@ class WindowSourceTest(parameterized.TestCase):
         store = make_store(words_of_random_length(20_000, longest))
         tokens = len(store.ids)
         # Of the same size, with nothing to be moved: the cuts themselves.
-        cuts = windows.WindowSource(make_store(np.ones(tokens, int)), 30, 8, 1)
-        source = windows.WindowSource(store, 30, 8, 1)
+        cuts = WindowSource(make_store(np.ones(tokens, int)), 30, 8, 1)
+        source = WindowSource(store, 30, 8, 1)
         begins = np.nonzero(store.flags & stores.WORD_START)[0]
         for step in range(100):
             cut = cuts.starts(step)
@@ -50,13 +50,13 @@ class WindowSourceTest(parameterized.TestCase):
 
     def test_a_text_of_one_word(self):
         store = make_store([1000])
-        source = windows.WindowSource(store, 30, 8, seed=1)
+        source = WindowSource(store, 30, 8, seed=1)
         np.testing.assert_array_equal(source.starts(3), np.zeros(8))
 
     def test_windows_are_slices_of_the_store(self):
         lengths = words_of_random_length(5_000, 4)
         store = make_store(lengths, range(9, len(lengths), 10))
-        source = windows.WindowSource(store, 30, 8, seed=2)
+        source = WindowSource(store, 30, 8, seed=2)
         separators = 0
         for step in range(20):
             starts, batch = source.starts(step), source.batch(step)
@@ -80,8 +80,8 @@ class WindowSourceTest(parameterized.TestCase):
     def test_the_global_batch_is_the_next_rows_of_the_order(self):
         # The order of windows does not depend on how many make a batch.
         store = make_store(words_of_random_length(5_000, 4))
-        one = windows.WindowSource(store, 30, 1, seed=4)
-        eight = windows.WindowSource(store, 30, 8, seed=4)
+        one = WindowSource(store, 30, 1, seed=4)
+        eight = WindowSource(store, 30, 8, seed=4)
         for step in (0, 5, 20, 21):
             np.testing.assert_array_equal(
                 eight.starts(step),
@@ -92,7 +92,7 @@ class WindowSourceTest(parameterized.TestCase):
     def test_an_epoch_visits_each_window_once(self, batch_size):
         length = 30
         store = make_store(np.ones(5_000, int))
-        source = windows.WindowSource(store, length, batch_size, seed=5)
+        source = WindowSource(store, length, batch_size, seed=5)
         count = 165  # 5000 // 30 - 1
         self.assertEqual(source.windows, count)
         steps = -(-3 * count // batch_size)  # batches may cross epochs
@@ -113,7 +113,7 @@ class WindowSourceTest(parameterized.TestCase):
 
     def test_over_epochs_offsets_are_uniform(self):
         length, epochs = 10, 3_000
-        source = windows.WindowSource(
+        source = WindowSource(
             make_store(np.ones(25, int)), length, 1, seed=6
         )
         self.assertEqual(source.windows, 1)
