@@ -30,7 +30,7 @@ from infoword_tf.training import (
     fit,
     loop,
     optim,
-    precision,
+    record,
     run,
 )
 from tests import places, quick, runs
@@ -365,7 +365,7 @@ class FlagsReachTest(absltest.TestCase):
     def test_of_published_optimizers(self):
         processor = self.create_tempfile(content='flags : fpu amx_bf16\n')
         path = pathlib.Path(processor.full_path)
-        with mock.patch.object(precision, 'CPUINFO', path):
+        with mock.patch.object(record, 'CPUINFO', path):
             actual = self.capture(
                 '--steps=20', '--learning_rate=0.4', '--optimizer=xlnet',
                 '--clip_norm=0.25', '--precision=auto',

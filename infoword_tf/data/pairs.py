@@ -59,7 +59,7 @@ class PairSource(Source):
     """The source `pairs`: half the time B follows A, half the time B is random.
 
     Epochs visit the documents in a permutation of their own, as
-    `windows.WindowSource` does; one of n tokens is visited ceil(n / F) times.
+    `source.WindowSource` does; one of n tokens is visited ceil(n / F) times.
     """
 
     by_blocks = False  # another B is of any document

@@ -23,7 +23,7 @@ class DocumentSource(Source):
 
     A document that fits is served whole. Of a longer one each visit reads C
     tokens from another sentence start, so that all of it is seen. Epochs visit
-    the documents in a permutation of their own, as `windows.WindowSource` does.
+    the documents in a permutation of their own, as `source.WindowSource` does.
 
     In training two passages may share a sequence of their view. The number of
     sequences is the same in every step: the fewest that hold each of the first

@@ -12,10 +12,10 @@ from infoword_tf.data import (
     pairs,
     passages,
     sentences,
+    source,
     streams,
     text_pairs,
     translations,
-    windows,
     words,
 )
 from infoword_tf.data.sources import SOURCES
@@ -105,7 +105,7 @@ class Case(NamedTuple):
 
 CASES = {
     'windows': Case(
-        windows.WindowSource, of_words(1000), 30, 8, epoch=32, steps=4,
+        source.WindowSource, of_words(1000), 30, 8, epoch=32, steps=4,
     ),
     'documents': Case(
         passages.DocumentSource, of_documents(12, 5), 8, 4, epoch=12, steps=3,
