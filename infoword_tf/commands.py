@@ -344,11 +344,11 @@ def bar(*args: Any, **kwargs: Any) -> Any:
     if watched:
         return tqdm.tqdm(*args, **kwargs)
     every = {'mininterval': BAR_EVERY, 'delay': BAR_EVERY, 'miniters': 1}
-    return _lines()(*args, **every, position=0, **kwargs)
+    return _log_bar()(*args, **every, position=0, **kwargs)
 
 
 @functools.cache
-def _lines() -> type:
+def _log_bar() -> type:
     """Makes the class of bar that writes lines; imports tqdm late."""
     import tqdm
 
