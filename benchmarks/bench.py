@@ -361,13 +361,6 @@ def machine_of(quick: bool) -> dict[str, Any]:
     """Describes the machine, packages and commit."""
     from infoword_tf.training import record
 
-    path = record.CPUINFO
-    text = path.read_text() if path.exists() else ''
-    names = [
-        line.split(':', 1)[1].strip()
-        for line in text.splitlines()
-        if line.startswith('model name')
-    ]
     instructions, native = known_instructions()
     sites = (kept.ROOT / '.venv-peers').glob('lib/python3*/site-packages')
     theirs = {
@@ -375,7 +368,7 @@ def machine_of(quick: bool) -> dict[str, Any]:
         for each in metadata.distributions(path=[str(site) for site in sites])
     }
     return {
-        'processor': names[0] if names else platform.machine(),
+        'processor': record.processor_name().rpartition(',')[0],
         'cores': os.cpu_count(),
         'instructions': instructions,
         'native': native,

@@ -90,6 +90,34 @@ def portable(value: str) -> str:
     return _ABSOLUTE.sub(shortened, value)
 
 
+def speed_line(
+    export: Mapping[str, Any], report: Mapping[str, Any], processor: str
+) -> str:
+    """Formats the speed of a version, a line of a table.
+
+    Args:
+        export: facts of `bundle.describe`.
+        report: the report of `runner.main`, with `speed`.
+        processor: name of the processor, and how many there are.
+    """
+    one, many = (report['speed'][name] for name in ('one', 'many'))
+    return (
+        f'| {export["version"]} | {export["precision"]} | {processor} | '
+        f'{one:.2f} ms | {many:,.0f} texts/s |'
+    )
+
+
+def with_speed(card: str, line: str) -> str:
+    """Adds a line of speed to a card, in place of an earlier one."""
+    title, of = f'\n{_words()["speed"]["title"]}\n', line.split('|')[1:4]
+    card, _, known = card.partition(title)
+    head = _words()['speed']['table'].strip()
+    lines = known.strip().removeprefix(head).strip().splitlines()
+    lines = [x for x in lines if x.split('|')[1:4] != of]
+    rows = '\n'.join(sorted([*lines, line]))
+    return f'{card.rstrip()}\n{title}\n{head}\n{rows}\n'
+
+
 def shape_of(config: Config) -> str:
     """Formats the layers, width and heads of the encoder."""
     sizes, names = config.encoder.arguments, ('layers', 'width', 'heads')

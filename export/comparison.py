@@ -49,17 +49,21 @@ MASKED = (
 )
 
 
-def texts(count: int) -> list[bytes]:
-    """Returns paragraphs of the language reference, mixed with nasty texts."""
+def paragraphs(count: int) -> list[bytes]:
+    """Returns paragraphs of the language reference."""
     from pydoc_data import topics
 
-    paragraphs = [
+    known = [
         ' '.join(paragraph.split()).encode()
         for text in topics.topics.values()
         for paragraph in text.split('\n\n')
     ]
-    step = max(1, len(paragraphs) // count)
-    mixed = [*paragraphs[::step][:count], *NASTY, *MASKED]
+    return known[:: max(1, len(known) // count)][:count]
+
+
+def texts(count: int) -> list[bytes]:
+    """Returns `paragraphs`, mixed with nasty texts."""
+    mixed = [*paragraphs(count), *NASTY, *MASKED]
     random.Random(0).shuffle(mixed)
     return mixed
 
@@ -74,6 +78,7 @@ def run_elsewhere(
     batches: Mapping[str, Sequence[bytes]],
     python: str,
     done: Callable[[], Any] | None = None,
+    timed: Sequence[bytes] = (),
 ) -> tuple[dict[str, Outputs], dict[str, Any]]:
     """Runs a copy of an export in a process without access to the project.
 
@@ -82,6 +87,7 @@ def run_elsewhere(
         batches: texts by name.
         python: an interpreter that has tensorflow and tensorflow_text.
         done: called after each signature of each batch.
+        timed: texts by which the speed is measured; none: it is not.
 
     Returns:
         By batch the outputs by `signature/output`, and the runner's report.
@@ -95,6 +101,8 @@ def run_elsewhere(
         shutil.copytree(model, moved)
         for batch, content in batches.items():
             runner.write_texts(folder / f'{batch}.texts', content)
+        if timed:
+            runner.write_texts(folder / 'timed', timed)
         # -I: neither PYTHONPATH nor this folder, so the project is not found.
         command = [python, '-I', os.path.abspath(runner.__file__)]
         with (

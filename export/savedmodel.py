@@ -57,6 +57,8 @@ def run(choices: SavedModelChoices, chosen: Mapping[str, Any]) -> None:
     if choices.sts:
         sts.read(pathlib.Path(choices.sts))  # complains before the work
     began = time.monotonic()
+    from infoword_tf.training.record import faster_in_bfloat16
+
     from . import bundle, serving_ops
 
     output = pathlib.Path(choices.output)
@@ -77,6 +79,9 @@ def run(choices: SavedModelChoices, chosen: Mapping[str, Any]) -> None:
         f'{size / 1e6:.1f} MB, {time.monotonic() - began:.0f} s; '
         f'{output}/MODEL_CARD.md describes it'
     )
+    hint = faster_in_bfloat16('with --precision=bfloat16')
+    if hint and choices.precision == 'float32':
+        print(hint)
 
 
 if __name__ == '__main__':

@@ -6,7 +6,9 @@ Runs a moved copy in a process that imports TensorFlow and tensorflow_text
 alone, on real text and on difficult strings, and prints the largest difference
 from `infoword_tf.load` for each output. Exit status 1 if one is too large:
 above 1e-5 in float32; in bfloat16, where vectors depend on the batch, 0.1 of
-an output's largest number.
+an output's largest number. With --speed it also measures, in the same process,
+how fast the version answers here, and adds a line to MODEL_CARD.md, so that
+versions of several precisions can be compared.
 """
 
 import dataclasses
@@ -15,9 +17,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from infoword_tf import commands, errors
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import Config, read_exported
+
+TIMED = 200  # texts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +33,9 @@ class VerifyChoices:
     texts: int = flag(
         600, 'Number of real texts, in addition to the difficult strings.',
         at_least=1)
+    speed: bool = flag(
+        False, 'Whether the speed on this processor is measured and written '
+        'into MODEL_CARD.md; for true figures let nothing else run.')
 
 
 @commands.takes(VerifyChoices)
@@ -39,7 +46,9 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
         model='the folder of a version, DIR/1',
         init='the workdir it was made from',
     )
-    from . import bundle, comparison, serving_ops
+    from infoword_tf.training import record
+
+    from . import bundle, card, comparison, serving_ops
 
     model, workdir = pathlib.Path(choices.model), pathlib.Path(choices.init)
     config, export = read_exported(model)
@@ -70,8 +79,9 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
         total=2 * len(names) * len(batches), unit=' answers'
     ) as bar:
         actual, report = comparison.run_elsewhere(
-            model, batches, sys.executable, bar.update
-        )
+            model, batches, sys.executable, done=bar.update,
+            timed=comparison.paragraphs(TIMED) if choices.speed else (),
+        )  # fmt: skip
         loaded = infoword_tf.load(workdir, bundle.POLICIES[export['precision']])
         loaded = bundle.with_dims(loaded, config.dims)
         default = export.get('default', 'embed')  # of older exports
@@ -101,6 +111,12 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
     )
     for problem in problems:
         print(f'  {problem}')
+    if choices.speed:
+        line = card.speed_line(export, report, record.processor_name())
+        path = model.absolute().parent / 'MODEL_CARD.md'
+        with files.written(path) as partial:
+            partial.write_text(card.with_speed(path.read_text(), line))
+        print(f'{line} in {path}')
     return close and not problems
 
 

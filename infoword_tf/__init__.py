@@ -4,6 +4,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from absl import flags
+
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.training.begin import train as train
@@ -21,7 +23,7 @@ def __getattr__(name: str) -> Any:
 
 def load(
     workdir: str | pathlib.Path,
-    precision: str = 'float32',
+    precision: str | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> 'Loaded':
     """Loads a trained workdir; see `workdir.Workdir.read`.
@@ -33,6 +35,8 @@ def load(
     TensorFlow logs by TF_CPP_MIN_LOG_LEVEL, by default fatal errors alone; XLA
     does not heed it. Unless TensorFlow is imported already, it multiplies by
     oneDNN (TF_ENABLE_ONEDNN_OPTS=0: only where it would do so by itself).
+    Without a precision it is float32, and a Python program is told if this
+    processor would answer faster in bfloat16.
     """
     from infoword_tf import commands
     from infoword_tf.config import Config
@@ -44,4 +48,10 @@ def load(
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.workdir import Workdir
 
-    return Loaded(Workdir.read(workdir, precision, arguments))
+    if precision is None and not flags.FLAGS.is_parsed():  # in no command
+        from infoword_tf.training import record
+
+        how = "with infoword_tf.load(..., 'mixed_bfloat16')"
+        if hint := record.faster_in_bfloat16(how):
+            print(hint, flush=True)
+    return Loaded(Workdir.read(workdir, precision or 'float32', arguments))

@@ -314,7 +314,7 @@ WAYS = {
             'precision': 'float32', 'signatures': []}),
         'infoword_tf.config.Config.read': lambda _: zoo.config('simcse'),
         'export.comparison.batches': FAKE,
-        'export.comparison.run_elsewhere': lambda *_: ({}, {
+        'export.comparison.run_elsewhere': lambda *_, **__: ({}, {
             'imported': [], 'imported_by_the_model': []}),
         'export.serving_ops.unservable': lambda _: [],
         'infoword_tf.load': Done,
@@ -476,13 +476,14 @@ ELSEWHERE = {
     'export.demo': 'test_demo',
 }
 # What ways differ by; what does nothing here; and what tests of the commands
-# have: test_beam, test_search, test_train and test_sentence_runs.
+# have: test_beam, test_search, test_savedmodel, test_train and test_sentence_runs.
 FREE = {
     'tasks.lm': ('sample',),
     'tasks.squad': ('seq_len', 'epochs'),  # other defaults
     'export.search': (
         'corpus', 'critic', 'first', 'rerank', 'rerank_top',
     ),
+    'export.verify': ('speed',),
     'infoword_tf.prepare': ('beam_options',),
     'infoword_tf.train': (
         'minutes', 'strategy', 'logical_cpus', 'xla', 'epochs',

@@ -6,7 +6,10 @@ the flags: a default counts as the value that it stands for, and a precision of
 """
 
 import json
+import os
 import pathlib
+import platform
+import re
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -215,6 +218,29 @@ def _of_processor() -> tuple[str, bool]:
     if not names:
         return f'the processor has no {" and no ".join(INSTRUCTIONS)}', False
     return f'the processor has {" and ".join(names)}', True
+
+
+def processor_name() -> str:
+    """Names the processor, with the number of cores."""
+    try:
+        text = CPUINFO.read_text(errors='replace')
+    except OSError:
+        text = ''
+    names = re.findall(r'^model name\s*: (.*)', text, re.MULTILINE)
+    name = names[0] if names else platform.machine()
+    return f'{name}, {len(os.sched_getaffinity(0))} cores'
+
+
+def faster_in_bfloat16(how: str) -> str:
+    """Describes how to answer faster; '' where float32 is as fast.
+
+    Args:
+        how: words that say how to choose bfloat16.
+    """
+    device_is, native = _of_processor()
+    if not native:
+        return ''
+    return f'precision: {device_is}: faster {how}, see docs/serving.md'
 
 
 def _of_gpus() -> tuple[str, bool]:

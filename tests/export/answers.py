@@ -20,10 +20,13 @@ def in_python(*arguments):
     return comparison.in_python(*arguments)
 
 
-def elsewhere(model, batches, python, done=None):
+def elsewhere(model, batches, python, done=None, timed=()):
     """`comparison.run_elsewhere`, where a test needs no process of its own."""
     del python, done
     report = {'imported': [], 'imported_by_the_model': []}
+    if timed:
+        function = workdirs.serve(str(model)).signatures['serving_default']
+        report['speed'] = runner.speed_of(function, tf.constant(timed))
     return here(model, batches), {**report, 'tensorflow': tf.__version__}
 
 

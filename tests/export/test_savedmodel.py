@@ -27,6 +27,7 @@ from export import (
 from export.signatures import ANSWERS, MASKS, Signatures
 from infoword_tf.config import EXPORTED, Config, TaskConfig, read_exported
 from infoword_tf.resolve import ModelChoices, resolve
+from infoword_tf.training import record
 from tests import zoo
 from tests.export import answers, many_requests, protos, workdirs
 from tests.refused import refused
@@ -443,6 +444,27 @@ class BundleTest(Case):
         for line in text.splitlines():
             self.assertFalse(line.endswith(' '), line)
 
+    def test_the_card_has_a_line_of_each_speed(self):
+        """Of a version, a precision and a processor it is the last one."""
+
+        def line(precision, processor, one):
+            report = {'speed': {'one': one, 'many': 1234.4}}
+            export = {'version': 1, 'precision': precision}
+            return card.speed_line(export, report, processor)
+
+        text = '# Title\n\nwords\n'
+        for each in (('float32', 'A, 2 cores', 5), ('float32', 'B', 3),
+                     ('bfloat16', 'A, 2 cores', 2),
+                     ('float32', 'A, 2 cores', 4.126)):  # fmt: skip
+            text = card.with_speed(text, line(*each))
+        head, _, lines = text.partition('|---|---|---|---|---|\n')
+        self.assertStartsWith(head, '# Title\n\nwords\n\n## Speed\n\n')
+        self.assertEqual(lines.splitlines(), [
+            '| 1 | bfloat16 | A, 2 cores | 2.00 ms | 1,234 texts/s |',
+            '| 1 | float32 | A, 2 cores | 4.13 ms | 1,234 texts/s |',
+            '| 1 | float32 | B | 3.00 ms | 1,234 texts/s |',
+        ])  # fmt: skip
+
     def test_cards_of_other_runs(self):
         config, export = read_exported(MODEL)
         rows = {
@@ -622,8 +644,11 @@ class CommandsTest(Case):
 
     def test_the_first_numbers_of_vectors(self):
         """As `encode` gives them; verified, and no version beside others."""
-        output = self.folder / 'few'
-        self.run_it(savedmodel, f'--output={output}', '--dims=3')
+        output, cpuinfo = self.folder / 'few', self.folder / 'cpuinfo'
+        cpuinfo.write_text('model name\t: Fast\nflags\t: avx512_bf16\n')
+        with mock.patch.object(record, 'CPUINFO', cpuinfo):
+            done = self.run_it(savedmodel, f'--output={output}', '--dims=3')
+        self.assertIn('faster with --precision=bfloat16', done.out)
         card_text = (output / 'MODEL_CARD.md').read_text()
         self.assertIn('truncated to 3 numbers', card_text)
         embed = workdirs.serve(str(output / '1')).signatures['embed']
@@ -631,8 +656,21 @@ class CommandsTest(Case):
         actual = workdirs.answer(embed, texts)['embeddings']
         expected = infoword_tf.load(WORKDIR).encode(texts, dims=3)
         np.testing.assert_allclose(actual, expected, atol=1e-5)
-        with answers.verified_here():
-            self.run_it(verify, f'--model={output}/1', '--texts=20')
+        with (
+            answers.verified_here(),
+            mock.patch.object(verify, 'TIMED', 12),
+            mock.patch.object(record, 'CPUINFO', cpuinfo),
+        ):
+            self.run_it(verify, f'--model={output}/1', '--texts=20', '--speed')
+        before, _, speed = (
+            (output / 'MODEL_CARD.md').read_text().partition('## Speed\n')
+        )
+        self.assertEqual(before.rstrip(), card_text.rstrip())
+        self.assertRegex(
+            speed,
+            r'\| 1 \| float32 \| Fast, \d+ cores \| '
+            r'[\d.]+ ms \| [\d,]+ texts/s \|\n$',
+        )
         done = self.run_it(
             savedmodel, '--dims=999', f'--output={output}x', status=1
         )

@@ -3,12 +3,16 @@
 import contextlib
 import io
 import pathlib
+import platform
 from unittest import mock
 
 import tensorflow as tf
+from absl import flags
 from absl.testing import parameterized
 
+import infoword_tf
 from infoword_tf.training import record
+from tests.export import workdirs
 
 # /proc/cpuinfo of one core of each, shortened; flags as they stand there.
 INTEL = '''processor\t: 0
@@ -60,6 +64,34 @@ class ProcessorTest(parameterized.TestCase):
         with mock.patch.object(record, 'CPUINFO', path):
             for device in ('/cpu:0', None):
                 self.assertEqual(decided(device), f'precision: {expected}\n')
+
+
+    @parameterized.parameters(
+        (INTEL, 'Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz',
+         'amx_bf16 and avx512_bf16'),
+        (ZEN4, 'AMD EPYC 9B14', 'avx512_bf16'),
+        (ICE_LAKE, platform.machine(), None),
+    )  # fmt: skip
+    def test_what_people_are_told(self, text, name, instructions):
+        """By `load` in a Python program, unless it names a precision."""
+        path = pathlib.Path(self.create_tempdir().full_path) / 'cpuinfo'
+        path.write_text(text)
+        workdir, shown = workdirs.shared(), io.StringIO()
+        with (
+            mock.patch.object(record, 'CPUINFO', path),
+            mock.patch.object(flags.FlagValues, 'is_parsed', lambda _: False),
+            contextlib.redirect_stdout(shown),
+        ):
+            self.assertStartsWith(record.processor_name(), f'{name}, ')
+            infoword_tf.load(workdir, 'float32')
+            infoword_tf.load(workdir)
+        expected = ''
+        if instructions:
+            expected = (
+                f'precision: the processor has {instructions}: faster with '
+                "infoword_tf.load(..., 'mixed_bfloat16'), see docs/serving.md\n"
+            )
+        self.assertEqual(shown.getvalue(), expected)
 
 
 class DeviceTest(parameterized.TestCase):
