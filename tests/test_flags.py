@@ -476,7 +476,7 @@ ELSEWHERE = {
     'export.demo': 'test_demo',
 }
 # What ways differ by; what does nothing here; and what tests of the commands
-# have: test_beam, test_search, test_savedmodel, test_train and test_sentence_runs.
+# have: test_beam, test_search, test_savedmodel, test_train, test_sentence_runs.
 FREE = {
     'tasks.lm': ('sample',),
     'tasks.squad': ('seq_len', 'epochs'),  # other defaults
