@@ -2,6 +2,7 @@
 
 import collections
 import fnmatch
+import functools
 import gc
 import logging
 import os
@@ -12,6 +13,7 @@ import unittest
 import pytest
 from absl import flags
 
+gc.disable()  # until all is imported and collected, which stays to the end
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
 # As all commands, on every processor.
@@ -72,6 +74,8 @@ SECOND = {
     'tests/export/test_savedmodel.py::*rows_with_memory*': 'other graphs',
     'tests/export/test_savedmodel.py::*ten_thousand*': 'a sweep',
     'tests/export/test_savedmodel.py::*test_branches*': 'other graphs',
+    'tests/export/test_savedmodel.py::*without_heads*': 'other graphs',
+    'tests/export/test_savedmodel.py::*verified_in*': 'a process',
     'tests/export/test_search.py::*finds_itself*': 'a command',
     'tests/export/test_search.py::*keras_is_not*': 'a process',
     'tests/export/test_serving.py::*': 'exports in C, as servers link it',
@@ -126,6 +130,7 @@ SECOND = {
     'tests/test_prepare.py::*processes': 'processes',
     'tests/test_properties.py::*': 'drawn inputs',
     'tests/test_resume.py::*same_bytes_[!m]*': 'choices that resume',
+    'tests/test_resume.py::*same_bytes_memory*': 'test_memory has it',
     'tests/test_resume.py::CleanTest*': 'a good run',
     'tests/test_resume.py::KilledTest*': 'kills; ExactResume copies instead',
     'tests/test_resume.py::NonFinite*often*': 'goes_around has it',
@@ -149,7 +154,7 @@ SECOND = {
 }
 # Of each, `make test` runs one in so many, as of many that go the same way.
 ONE_IN = {
-    'tests/encoders/test_every_encoder.py::*': (5, 'encoders'),
+    'tests/encoders/test_every_encoder.py::*': (7, 'encoders'),
     'tests/encoders/test_every_encoder.py::*bfloat16*': (8, 'precisions'),
     'tests/encoders/test_every_encoder.py::*unknown_shapes*': (99, 'graphs'),
     'tests/export/test_answer.py::*python_answers*': (3, 'kinds'),
@@ -157,9 +162,7 @@ ONE_IN = {
     'tests/export/test_finetuned.py::*is_asked*': (9, 'kinds'),
     'tests/export/test_finetuned.py::*warm_up*': (9, 'kinds'),
     'tests/export/test_litert.py::*wordpiece_vocab*': (3, 'options'),
-    'tests/export/test_savedmodel.py::*changed_weight*': (2, 'values'),
     'tests/export/test_savedmodel.py::*that_lacks*': (9, 'poolings'),
-    'tests/export/test_savedmodel.py::*without_heads*': (2, 'heads'),
     'tests/inference/test_loaded.py::*called_by_hand*': (4, 'encoders'),
     'tests/inference/test_loaded.py::*one_by_one*': (4, 'encoders'),
     'tests/inference/test_reader.py::*one_window*': (2, 'windows'),
@@ -263,6 +266,11 @@ def _environment():
     return {k: v for k, v in os.environ.items() if k.startswith(ours)}
 
 
+def pytest_collection_finish():
+    """From here on there is garbage."""
+    gc.enable()
+
+
 def pytest_collection_modifyitems(config, items):
     """Sorts long files first, and marks what `make test` leaves out."""
     first = {name: number for number, name in enumerate(LONGEST)}
@@ -270,9 +278,21 @@ def pytest_collection_modifyitems(config, items):
         key=lambda item: first.get(item.nodeid.split('::')[0], len(first))
     )
     unused, seen = {*SECOND, *ONE_IN}, collections.Counter()
+
+    @functools.cache
+    def patterns_of(file):
+        """Returns those of the tests of a file."""
+        return [
+            [x for x in patterns if fnmatch.fnmatchcase(file, x.split('::')[0])]
+            for patterns in (SECOND, ONE_IN)
+        ]
+
     for item in items:
-        named = [x for x in SECOND if fnmatch.fnmatchcase(item.nodeid, x)]
-        share = [x for x in ONE_IN if fnmatch.fnmatchcase(item.nodeid, x)]
+        name = item.nodeid
+        named, share = (
+            [x for x in patterns if fnmatch.fnmatchcase(name, x)]
+            for patterns in patterns_of(name.split('::')[0])
+        )
         share = sorted(share, key=len)[-1:]
         unused.difference_update(named, share)
         for pattern in share:

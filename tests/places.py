@@ -43,6 +43,11 @@ def make(
     if cache:
         cleanup(_put_back, os.environ.get(CACHE))
         os.environ[CACHE] = str(folder / 'cache')
+        if SHARED in os.environ:  # what libraries say of every code point
+            answers = shared() / 'normalization'
+            answers.mkdir(exist_ok=True)
+            (folder / 'cache').mkdir()
+            (folder / 'cache' / answers.name).symlink_to(answers)
     return folder
 
 

@@ -411,37 +411,33 @@ class NonFiniteTest(places.Folder, absltest.TestCase):
             yield
 
     def test_the_run_goes_around_what_is_not_finite(self):
-        """Update 3 breaks update 4: on with 5 from the weights of step 2."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        asked = '--steps=7', '--on_nonfinite=rewind', BERT
+        """Update 5 breaks update 6: on with 7 from the weights of step 4."""
+        asked = '--steps=7', '--keep_checkpoints=3', BERT
+        broken, by_hand, copy = map(
+            self.folder.joinpath, ('broken', 'by_hand', 'copy')
+        )
         with self.broken(4):
-            run_here(folder / 'later', *asked, '--keep_checkpoints=3')
-        with self.broken(2):
-            shown = run_here(folder / 'broken', *asked)
+            shown = run_here(broken, *asked, '--on_nonfinite=rewind')
         self.assertIn(
-            'step 4: bert_nce is not finite; on with step 5 from the weights '
-            'of step 2 (1 of 3)',
+            'step 6: bert_nce is not finite; on with step 7 from the weights '
+            'of step 4 (1 of 3)',
             shown,
         )
-        # By hand: the checkpoint of step 2, called that of step 4.
-        with quick.copy_before(folder / 'by_hand', folder / 'copy', 4):
-            run_here(folder / 'by_hand', '--steps=7', BERT)
-        saved = folder / 'copy' / 'checkpoints'
-        self.assertEqual(
-            [x.name for x in saved.glob('step*')],
-            ['step-000000002.safetensors'],
-        )
-        tensors = files.read_tensors(saved / 'step-000000002.safetensors')
-        tensors['step'] = np.asarray(4, np.int64)
-        files.write_tensors(saved / 'step-000000004.safetensors', tensors)
-        run_here(folder / 'copy', '--steps=7', BERT)
-        self.assertEqual(weights(folder / 'copy'), weights(folder / 'broken'))
-        actual = [(r['step'], r.get('rewinds')) for r in
-                 records(folder / 'broken')]  # fmt: skip
-        self.assertEqual(actual, [(1, None), (2, None), (5, 1), (6, 1), (7, 1)])
+        # By hand: the checkpoint of step 4, called that of step 6.
+        with quick.copy_before(by_hand, copy, 6):
+            run_here(by_hand, *asked)
+        saved = copy / 'checkpoints'
+        self.assertEqual(checkpoint.last_step(copy), 4)
+        tensors = files.read_tensors(saved / 'step-000000004.safetensors')
+        tensors['step'] = np.asarray(6, np.int64)
+        files.write_tensors(saved / 'step-000000006.safetensors', tensors)
+        run_here(copy, *asked)
+        self.assertEqual(weights(copy), weights(broken))
+        actual = [(r['step'], r.get('rewinds')) for r in records(broken)]
+        self.assertEqual(actual, [(n, None) for n in range(1, 5)] + [(7, 1)])
         # What was saved before the checkpoint of step 4 is there still, and
         # that one is no other than the one of step 6.
-        left = (folder / 'later' / 'checkpoints').glob('step*')
+        left = (broken / 'checkpoints').glob('step*')
         self.assertEqual(sorted(x.name[-13] for x in left), ['2', '6', '7'])
 
     def test_not_more_often_than_is_asked(self):

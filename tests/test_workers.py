@@ -99,7 +99,9 @@ class RunTest(places.Folder, absltest.TestCase):
 
     def test_a_worker_that_is_killed(self):
         """None waits for it: all end, and say what to do."""
-        status, shown = train(self.folder / 'run', signal.SIGKILL)
+        status, shown = train(
+            self.folder / 'run', signal.SIGKILL, '--objectives=cbow',
+        )  # fmt: skip
         self.assertEqual(status, 42, shown)
         self.assertIn('worker 1 ended with -9', shown)
         self.assertRegex(

@@ -523,6 +523,7 @@ CASES: dict[str, Case] = {
 # Every row over every encoder that it allows: a sum learns in one graph.
 KINDS = 4
 LESSONS: dict[str, Case] = {
+    'nsp_nce': Case('nsp_nce'),
     'lookup': Case(
         'skip_gram:1,cbow:1,ict:1,label:1,score:1,soft:1,soft_score:1,'
         'embed:1,embed_distance:1,tag:1,soft_tag:1', 'lookup',
@@ -531,7 +532,6 @@ LESSONS: dict[str, Case] = {
         'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,overlap:1,same_text:1',
         masking='spans',
     ),
-    'nsp_nce': Case('nsp_nce'),
     'transformer': Case(_EXAMPLES, layers=2),
     'relative': Case(_EXAMPLES, 'relative', layers=2),
     'modern': Case(

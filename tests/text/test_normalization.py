@@ -98,6 +98,7 @@ class KeptTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = places.make(self.addCleanup) / 'cache' / 'normalization'
+        self.folder.unlink()  # which other tests share
         self.forget()
         self.addCleanup(self.forget)
 
