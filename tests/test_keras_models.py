@@ -103,6 +103,10 @@ def weights_of(model):
 
 
 class SameNumbersTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())  # test_functional has a graph
+
     @parameterized.parameters(*MODELS)
     def test_states_and_vectors(self, name):
         """Vectors equal those of `load`, for every encoder and pooling."""
@@ -421,6 +425,10 @@ class TrainingTest(parameterized.TestCase):
 
 
 class SavedTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+
     @parameterized.parameters(*MODELS)
     def test_a_backbone(self, name):
         """Current weights, the preset's tokenizer and token counts."""

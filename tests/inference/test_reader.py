@@ -15,6 +15,7 @@ from infoword_tf.config import Config
 from infoword_tf.inference import reader
 from infoword_tf.inference.answers import SURE
 from infoword_tf.objectives.span import STARTS
+from tests.eager import eagerly
 from tests.export import workdirs
 from tests.inference.test_context_windows import plainly as windows
 from tests.objectives.test_span import scores_of
@@ -51,6 +52,7 @@ def workdir(kind, folder):
     )  # fmt: skip
 
 
+@eagerly()  # each window has a length of its own
 def plainly(loaded, question, context):
     """Best score of every text, and the lowest score of nowhere."""
     from official.nlp.data import squad_lib
