@@ -161,8 +161,6 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
     def test_other_examples_than_those_it_was_trained_on(self):
         for kind, call, sides, those in (
             ('classes', 'classify', [TEXTS, PAIRS], 'one text'),
-            ('number', 'rate', [TEXTS, PAIRS], 'one text'),
-            ('pairs', 'classify', [TEXTS], 'two texts'),
             ('numbers', 'rate', [TEXTS], 'two texts'),
         ):
             with self.assertRaisesRegex(ValueError, f'examples of {those}'):
@@ -177,7 +175,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         self.assertEqual(config.task.data, {'train': train, 'heldout': dev})
         self.assertEqual(config.task.sizes, {'train': 24, 'heldout': 12})
         self.assertEqual(Config.from_json(config.to_json()), config)
-        self.assertFalse(Config.read(finetuned.workdir('number')).task.pairs)
+        self.assertFalse(Config.read(finetuned.workdir('classes')).task.pairs)
         self.assertIsNone(Config.read(finetuned.start()).task)
         with self.assertRaisesRegex(ValueError, 'is no config of version'):
             Config.from_json({**config.to_json(), 'task': {'name': 'x'}})
