@@ -99,9 +99,8 @@ class RunTest(places.Folder, absltest.TestCase):
 
     def test_a_worker_that_is_killed(self):
         """None waits for it: all end, and say what to do."""
-        status, shown = train(
-            self.folder / 'run', signal.SIGKILL, '--objectives=cbow',
-        )  # fmt: skip
+        row = '--objectives=cbow'
+        status, shown = train(self.folder / 'run', signal.SIGKILL, row)
         self.assertEqual(status, 42, shown)
         self.assertIn('worker 1 ended with -9', shown)
         self.assertRegex(

@@ -25,14 +25,9 @@ from export import (
     warmup,
 )
 from export.signatures import ANSWERS, MASKS, Signatures
+from infoword_tf import config as configs
 from infoword_tf import files
-from infoword_tf.config import (
-    EXPORTED,
-    WEIGHTS,
-    Config,
-    TaskConfig,
-    read_exported,
-)
+from infoword_tf.config import EXPORTED, Config, TaskConfig, read_exported
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.training import record
 from tests import zoo
@@ -692,12 +687,11 @@ class CommandsTest(Case):
 
     def test_a_changed_weight_is_found(self):
         init = shutil.copytree(WORKDIR, self.folder / 'changed')
-        tensors = files.read_tensors(init / WEIGHTS)
+        path = init / configs.WEIGHTS
+        tensors = files.read_tensors(path)
         tensors[LAST].flat[0] = 0.5
-        files.write_tensors(init / WEIGHTS, tensors)
-        done = self.verify_few(
-            f'--model={MODEL}', f'--init={init}', status=1
-        )  # fmt: skip
+        files.write_tensors(path, tensors)
+        done = self.verify_few(f'--model={MODEL}', f'--init={init}', status=1)
         self.assertEqual(done.err, '')
         above = re.findall(
             r'^  (\w+/\w+) .* above 1e-05$', done.out, re.MULTILINE
