@@ -131,6 +131,11 @@ BENCHMARKS = {
         'encode', 'encode', (*ENCODE, '--ask=texts'),
         ('--texts=200', '--rounds=3'), ('--texts=600', '--rounds=5'),
     ),
+    'encode_bfloat16': Benchmark(
+        'encode', 'encode',
+        (*ENCODE, '--ask=texts', '--precision=bfloat16'),
+        ('--texts=200', '--rounds=3'), ('--texts=600', '--rounds=5'), True,
+    ),
     'encoders': Benchmark(
         None, 'encoders',
         ('--tokenizer={WEIGHTS}', '--workdir={WORKDIR}/encoders'),
@@ -154,6 +159,11 @@ BENCHMARKS = {
         None, 'encode', (*ENCODE, '--ask=clients'),
         ('--rounds=1', '--seconds=0.3', '--clients=1,8'),
         ('--rounds=3', '--seconds=0.4'),
+    ),
+    'clients_bfloat16': Benchmark(
+        None, 'encode', (*ENCODE, '--ask=clients', '--precision=bfloat16'),
+        ('--rounds=1', '--seconds=0.3', '--clients=1,8,32'),
+        ('--rounds=3', '--seconds=0.4', '--clients=1,8,32'), True,
     ),
     'pipeline': Benchmark(
         'input pipeline', 'pipeline', (),
@@ -217,6 +227,15 @@ EXPECTATIONS = (
              'onnxruntime 2, no batching', ONNX),
     Expected('a SavedModel, 8 clients', 'clients', '8 clients',
              'savedmodel 1, batches by 2', 'onnxruntime 1, batches by 2', ONNX),
+    # A peer computes in float32, which is the fastest that it has.
+    Expected('`encode`, many texts, bfloat16', 'encode_bfloat16', '',
+             'encode-bfloat16', TORCH, TORCH),
+    Expected('a SavedModel in bfloat16, one text, one thread',
+             'clients_bfloat16', '1 client', 'savedmodel 1, no batching',
+             'onnxruntime 1, no batching', ONNX),
+    Expected('a SavedModel in bfloat16, 8 clients', 'clients_bfloat16',
+             '8 clients', 'savedmodel 1, batches by 2',
+             'onnxruntime 1, batches by 2', ONNX),
 )  # fmt: skip
 
 

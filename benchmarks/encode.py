@@ -57,7 +57,7 @@ class EncodeChoices:
     texts: int = flag(2000, 'Sentences at most.', at_least=1)
     rounds: int = flag(3, 'Turns of each.', at_least=1)
     precision: str = flag(
-        'float32', 'Precision of an export.',
+        'float32', 'Precision of an export, or of `encode` beside float32.',
         choices=('float32', 'bfloat16'))
     seconds: float = flag(0.5, 'For how long clients ask.', at_least=0.1)
     clients: tuple[str, ...] = flag(
@@ -88,6 +88,8 @@ def of_texts(choices: EncodeChoices) -> dict[str, Any]:
     """Asks for all texts in one call: a record of `turns`."""
     kinds = [TORCH, ONNX] if choices.peers else []
     sides = [peers.start(kind, choices.peers) for kind in kinds]
+    if choices.precision != 'float32':
+        sides.append(peers.start(f'encode-{choices.precision}', choices.init))
     sides += [peers.start('encode', choices.init),
               peers.start('encode', choices.init, 'encode 1', 1)]  # fmt: skip
     texts = sentences(choices)

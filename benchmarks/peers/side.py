@@ -29,14 +29,14 @@ Encode = Callable[[Sequence[str], int], np.ndarray]
 BATCH_SIZE = 32  # of sides without a batch size
 
 
-def encode(path: str, threads: int) -> Encode:
+def encode(path: str, threads: int, precision: str = 'float32') -> Encode:
     """Returns `Loaded.encode` of a workdir."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     import infoword_tf
 
-    loaded = infoword_tf.load(path)
+    loaded = infoword_tf.load(path, precision)
     return lambda texts, _: loaded.encode(texts, progress=False)
 
 
@@ -177,6 +177,9 @@ def onnxruntime(path: str, threads: int) -> Encode:
 
 SIDES: dict[str, Callable[[str, int], Encode]] = {
     'encode': encode,
+    'encode-bfloat16': lambda path, threads: (
+        encode(path, threads, 'mixed_bfloat16')
+    ),
     'savedmodel': savedmodel,
     'sentence-transformers': sentence_transformers,
     'sentence-transformers-bfloat16': lambda path, threads: (
