@@ -4,8 +4,6 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from absl import flags
-
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.training.begin import train as train
@@ -48,7 +46,7 @@ def load(
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.workdir import Workdir
 
-    if precision is None and not flags.FLAGS.is_parsed():  # in no command
+    if precision is None and not commands.runs():
         from infoword_tf.training import record
 
         how = "with infoword_tf.load(..., 'mixed_bfloat16')"

@@ -118,6 +118,11 @@ def start(
     app.run(main, flags_parser=functools.partial(_parse, kind))
 
 
+def runs() -> bool:
+    """Returns whether the process is that of a command."""
+    return flags.FLAGS.is_parsed()
+
+
 def own_process() -> None:
     """Makes the process of a command begin and end sooner.
 

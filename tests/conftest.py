@@ -14,6 +14,9 @@ import pytest
 from absl import flags
 
 gc.disable()  # until all is imported and collected, which stays to the end
+# Processes that tests start compile the project once, not each for itself.
+os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
+sys.dont_write_bytecode = False
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
 # As all commands, on every processor.

@@ -228,7 +228,7 @@ class SearchTest(Case):
         empty = [Document(('zzz',), 'empty')]
         for critic in (LATE, LEXICAL):
             with self.subTest(critic):
-                self.folder = places.make()
+                self.folder = places.make(cache=False)
                 index = self.make(empty, critic=critic)
                 query = encoded(['text 3'], 'query')
                 [(score, _)] = index.find('', query, as_they_are, 9)

@@ -7,10 +7,10 @@ import platform
 from unittest import mock
 
 import tensorflow as tf
-from absl import flags
 from absl.testing import parameterized
 
 import infoword_tf
+from infoword_tf import commands
 from infoword_tf.training import record
 from tests.export import workdirs
 
@@ -79,7 +79,7 @@ class ProcessorTest(parameterized.TestCase):
         workdir, shown = workdirs.shared(), io.StringIO()
         with (
             mock.patch.object(record, 'CPUINFO', path),
-            mock.patch.object(flags.FlagValues, 'is_parsed', lambda _: False),
+            mock.patch.object(commands, 'runs', lambda: False),
             contextlib.redirect_stdout(shown),
         ):
             self.assertStartsWith(record.processor_name(), f'{name}, ')
