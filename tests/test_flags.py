@@ -520,7 +520,7 @@ NAMES = 'text,other,label,kind,number,x;text;label;other;kind;number'
 def write_files():
     """Writes what ways name, each in two versions that differ."""
     folder = places.make()
-    (folder / 'cache').mkdir()
+    (folder / 'cache').mkdir(exist_ok=True)
     runs.set_up()
     os.environ[places.CACHE] = f'{folder}/cache'
     for name, key in (('long', 'corpus'), ('held', 'heldout')):
