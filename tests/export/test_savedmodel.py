@@ -449,7 +449,7 @@ class BundleTest(Case):
             self.assertFalse(line.endswith(' '), line)
 
     def test_the_card_has_a_line_of_each_speed(self):
-        """Of a version, a precision and a processor it is the last one."""
+        """The last one of a version, a precision and a processor stays."""
 
         def line(precision, processor, one):
             report = {'speed': {'one': one, 'many': 1234.4}}
