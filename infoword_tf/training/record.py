@@ -228,7 +228,7 @@ def processor_name() -> str:
         text = ''
     names = re.findall(r'^model name\s*: (.*)', text, re.MULTILINE)
     name = names[0] if names else platform.machine()
-    return f'{name}, {len(os.sched_getaffinity(0))} cores'
+    return f'{name}, {os.cpu_count()} cores'
 
 
 def faster_in_bfloat16(how: str) -> str:

@@ -1,4 +1,4 @@
-"""What logging steps make of counts, and how a run resumes."""
+"""Logging steps of a run, its end, and how it resumes."""
 
 import pathlib
 import types
