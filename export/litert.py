@@ -330,11 +330,11 @@ def write_tokenizer(folder: pathlib.Path, tokenizer: Any) -> None:
 
     tokenizer.write(folder / 'vocab.txt')
     plain = tokenizer.inner
-    characters = _characters(normalization.table(plain.normalization))
+    characters = _characters(normalization.spaced_forms(plain.normalization))
     added = tokenizer.options.get(ADDED, [])
     if any(token['normalized'] for token in added):
         characters['normalized'] = _characters(
-            normalization.written_forms(plain.normalization)
+            normalization.bert_forms(plain.normalization)
         )
     if added:
         characters['added'] = added

@@ -70,7 +70,7 @@ class CharacterPairs(PairEncoding):
             bool(step.get('clean_text', True)),
         )
         self._normalizer = Mapped(
-            normalization.model(self._normalization, apart=True)
+            normalization.spaced_model(self._normalization)
         )
         self._single = lookup_table(
             {
@@ -86,7 +86,7 @@ class CharacterPairs(PairEncoding):
     def normalizer(self) -> Mapped:
         """The `Normalizer` of texts."""
         with tf.init_scope():
-            return Mapped(normalization.written(self._normalization))
+            return Mapped(normalization.bert_model(self._normalization))
 
     def detokenize(self, ids: Iterable[int]) -> str:
         """Implements `TextTokenizer.detokenize`."""

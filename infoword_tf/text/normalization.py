@@ -205,7 +205,7 @@ def _changes(forms: Mapping[str, str]) -> dict[str, str]:
     return {c: form for c, form in forms.items() if c != form}
 
 
-def table(normalization: Normalization) -> dict[str, str]:
+def spaced_forms(normalization: Normalization) -> dict[str, str]:
     """Maps characters to normal forms, for programs that look each one up.
 
     Words then end at blanks and nowhere else: characters that are words by
@@ -226,35 +226,27 @@ def table(normalization: Normalization) -> dict[str, str]:
 
 
 @functools.lru_cache(maxsize=8)
-def model(normalization: Normalization, apart: bool = False) -> np.ndarray:
-    """Returns a model for `FastBertNormalizer` that normalises alone, [S]
-    uint8; `apart`: with the blanks of `table` around words.
-    """
-    if apart:
-        return _model(table(normalization))
-    return _model(_forms(normalization)[0])
+def spaced_model(normalization: Normalization) -> np.ndarray:
+    """Returns a `FastBertNormalizer` model of `spaced_forms`, [S] uint8."""
+    return _model(spaced_forms(normalization))
 
 
 @functools.lru_cache(maxsize=8)
-def mapped(steps: str) -> np.ndarray:
+def steps_model(steps: str) -> np.ndarray:
     """Returns a model for `FastBertNormalizer` of normalizers of a
     tokenizer.json, a list as JSON, by what becomes of single characters, [S]
     uint8.
     """
 
     def make() -> dict[str, np.ndarray]:
-        characters = _characters()
-        normal = built(json.loads(steps)).normalize_str(
-            _SNOWMAN.join(characters)
-        )
-        forms = dict(zip(characters, normal.split(_SNOWMAN), strict=True))
+        forms = _forms_by(normalizer_of(json.loads(steps)))
         return {'model': _model(_changes(forms))}
 
     digest = hashlib.blake2b(steps.encode(), digest_size=16).hexdigest()
     return _cached(make, digest)['model']
 
 
-def built(steps: Sequence[Mapping[str, Any]]) -> Any:
+def normalizer_of(steps: Sequence[Mapping[str, Any]]) -> Any:
     """Makes a normalizer of the library `tokenizers` of steps of a
     tokenizer.json.
     """
@@ -273,12 +265,12 @@ def precompiled(charsmap: bytes) -> dict[str, str]:
 
 
 @functools.lru_cache(maxsize=8)
-def written(normalization: Normalization) -> np.ndarray:
-    """Returns a `FastBertNormalizer` model of `written_forms`, [S] uint8."""
-    return _model(written_forms(normalization))
+def bert_model(normalization: Normalization) -> np.ndarray:
+    """Returns a `FastBertNormalizer` model of `bert_forms`, [S] uint8."""
+    return _model(bert_forms(normalization))
 
 
-def written_forms(normalization: Normalization) -> dict[str, str]:
+def bert_forms(normalization: Normalization) -> dict[str, str]:
     """Maps characters to output of `BertNormalizer`, with blanks around
     Chinese characters.
     """
@@ -318,10 +310,7 @@ def _forms(
         handle_chinese_chars=normalization.chinese_characters,
         clean_text=normalization.clean,
     )
-    characters = _characters()
-    # The snowmen between characters keep NFD from sorting marks.
-    normal = normalizer.normalize_str(_SNOWMAN.join(characters))
-    forms = dict(zip(characters, normal.split(_SNOWMAN), strict=True))
+    forms = _forms_by(normalizer)
     chinese = set()
     for character, form in forms.items():
         if len(form) == 3 and form[0] == form[2] == ' ':
@@ -330,6 +319,14 @@ def _forms(
     if not forms[chr(_PRIVATE[0][0])]:
         forms.update(dict.fromkeys(_private(), ''))
     return _changes(forms), frozenset(chinese)
+
+
+def _forms_by(normalizer: Any) -> dict[str, str]:
+    """Maps characters to forms by a normalizer of `tokenizers`."""
+    characters = _characters()
+    # The snowmen between characters keep NFD from sorting marks.
+    normal = normalizer.normalize_str(_SNOWMAN.join(characters))
+    return dict(zip(characters, normal.split(_SNOWMAN), strict=True))
 
 
 @functools.cache

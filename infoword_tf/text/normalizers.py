@@ -272,7 +272,7 @@ def normalizer_of(steps: Sequence[Mapping[str, Any]], where: str) -> Normalizer:
         if alone:
             text = json.dumps(list(group))
             with tf.init_scope():
-                parts.append(Mapped(normalization.mapped(text)))
+                parts.append(Mapped(normalization.steps_model(text)))
             continue
         for step in group:
             pattern = step.get('pattern', {}).get('String')

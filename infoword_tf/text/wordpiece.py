@@ -98,7 +98,7 @@ class WordPieceTokenizer(TextTokenizer):
     def normalizer(self) -> Mapped:
         """The `Normalizer` of texts."""
         with tf.init_scope():
-            return Mapped(normalization.written(self.normalization))
+            return Mapped(normalization.bert_model(self.normalization))
 
     @property
     def options(self) -> dict[str, Any]:

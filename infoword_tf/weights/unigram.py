@@ -11,7 +11,7 @@ from typing import Any
 
 from infoword_tf import errors
 from infoword_tf.text.added import AddedToken
-from infoword_tf.text.normalization import built, precompiled
+from infoword_tf.text.normalization import normalizer_of, precompiled
 from infoword_tf.text.normalizers import BLANK, steps_of
 from infoword_tf.text.sentencepiece import (
     SentencePiece,
@@ -345,7 +345,7 @@ def write(tokenizer: SentencePiece, with_added: bool) -> Any:
             if pattern in names
             else {'type': 'Strip', 'strip_left': left, 'strip_right': not left}
         )  # fmt: skip
-    unigram.normalizer = built(steps)
+    unigram.normalizer = normalizer_of(steps)
     scheme, split, white = 'always', True, True
     if blanks is not None:
         scheme, split, white = blanks.scheme, blanks.split, blanks.white

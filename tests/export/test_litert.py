@@ -175,7 +175,7 @@ class TokenizerTest(parameterized.TestCase):
         litert.write_tokenizer(FOLDER, workdirs.tokenizer_of('wordpiece'))
         characters = json.loads((FOLDER / 'characters.json').read_text('utf-8'))
         actual = standalone._Characters(characters)
-        table = normalization.table(normalization.Normalization())
+        table = normalization.spaced_forms(normalization.Normalization())
         codes = set(range(0x20000))
         for first, last, _ in characters['runs']:
             codes.update((first - 1, first, last, last + 1))
