@@ -211,28 +211,8 @@ def format_texts(
             _cut(template, *x)
             for x in zip(sides, formatted, lengths_of, strict=True)
         ]
-        width = max(x.ids.shape[1] for x in formatted)
-        column = np.arange(width)
-        stacked = np.stack(
-            [
-                np.pad(x.ids, [(0, 0), (0, width - x.ids.shape[1])])
-                for x in formatted
-            ],
-            axis=1,
-        )  # [n, X, T]
-        sizes = np.stack([x.sizes for x in formatted], axis=1)  # [n, X]
-        seconds = np.stack([x.seconds for x in formatted], axis=1)
-        where = np.where(
-            column >= seconds[:, :, None], layout.second_segment, 0
-        )
-        last = column == sizes[:, :, None] - 1
-        if layout.last_segment is not None:
-            where = np.where(last, layout.last_segment, where)
-        real = column < sizes[:, :, None]
-        ends = sizes - 1
-        if template.padding is not None:
-            pads = ~real | (stacked == template.padding)
-            ends = np.where(pads, 0, column).max(axis=-1)
+        stacked, where, sizes, ends = _stacked(template, formatted)
+        real = np.arange(stacked.shape[2]) < sizes[:, :, None]
         ends_of.append(ends.ravel())
         ids.append(stacked[real])
         segments.append(where[real])
@@ -268,6 +248,39 @@ class _Formatted(NamedTuple):
     ids: np.ndarray
     sizes: np.ndarray
     seconds: np.ndarray
+
+
+def _stacked(
+    template: 'Template', formatted: Sequence[_Formatted]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Puts X times n texts side by side.
+
+    Returns:
+        Ids [n, X, T], segments [n, X, T], sizes [n, X], and last tokens [n, X]
+        that are no padding.
+    """
+    layout = template.layout
+    width = max(x.ids.shape[1] for x in formatted)
+    column = np.arange(width)
+    stacked = np.stack(
+        [
+            np.pad(x.ids, [(0, 0), (0, width - x.ids.shape[1])])
+            for x in formatted
+        ],
+        axis=1,
+    )  # [n, X, T]
+    sizes = np.stack([x.sizes for x in formatted], axis=1)  # [n, X]
+    seconds = np.stack([x.seconds for x in formatted], axis=1)
+    where = np.where(column >= seconds[:, :, None], layout.second_segment, 0)
+    if layout.last_segment is not None:
+        last = column == sizes[:, :, None] - 1
+        where = np.where(last, layout.last_segment, where)
+    ends = sizes - 1
+    if template.padding is not None:
+        pads = column >= sizes[:, :, None]
+        pads |= stacked == template.padding
+        ends = np.where(pads, 0, column).max(axis=-1)
+    return stacked, where, sizes, ends
 
 
 def _formatted(

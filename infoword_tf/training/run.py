@@ -185,9 +185,12 @@ def decide(
     """Decides the config, the number of steps and the optimizer's numbers."""
     workdir = pathlib.Path(choices.workdir)
     rules = optim.preset(
-        choices.optimizer, choices.weight_decay, choices.clip_norm,
-        choices.moments, choices.lr_decay,
-    )  # fmt: skip
+        choices.optimizer,
+        weight_decay=choices.weight_decay,
+        clip_norm=choices.clip_norm,
+        moments=choices.moments,
+        lr_decay=choices.lr_decay,
+    )
     policy = record.decide_precision(
         choices.precision, workdir, strategy.extended.worker_devices[0]
     )
