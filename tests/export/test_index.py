@@ -1,17 +1,16 @@
-"""An index as it is made, searched, made again, killed, and damaged."""
+"""An index as it is made, searched, made again, stopped, and damaged."""
 
 import contextlib
+import itertools
 import json
 import pathlib
-import subprocess
-import sys
-import time
 from unittest import mock
 
 import numpy as np
 from absl.testing import parameterized
 from scipy import sparse
 
+from export import index as indexes
 from export.index import Index
 from infoword_tf import files
 from infoword_tf.critics.cosine import COSINE
@@ -76,73 +75,40 @@ def content(folder):
     ]
 
 
-PROGRAM = """if True:
-    import pathlib, sys, time
-    from export.index import Index
-    from infoword_tf.evaluation import vectors
-    from tests.export.test_index import KEY, documents, embed
-    folder, log, step, count = sys.argv[1:]
-    count = int(count)
-    vectors.BLOCK = count // 16
-
-    def slow(texts, role):
-        time.sleep(0.02)
-        with open(log, 'a') as file:
-            print(*texts, sep='\\n', file=file)
-        return embed(texts)
-
-    texts = documents(range(count))
-    if step == 'again':
-        texts = documents(range(9, count + count // 4))
-        texts = documents(range(1, 9), 'new') + texts
-    Index(pathlib.Path(folder)).write(texts, slow, KEY)
-"""
+class Stopped(Exception):
+    """A process ends, as by a kill."""
 
 
-def killed(folder, kills, count):
-    """Kills processes that make an index, and then such as make it again.
+@contextlib.contextmanager
+def stopped_at(number):
+    """Ends whoever writes an index at a step, before it or after it.
 
-    What is there in between, and in the end, is compared with what processes
-    leave that nobody has disturbed.
-
-    Returns:
-        How many were killed before they ended.
+    Yields:
+        What counts the steps, of which there may be fewer.
     """
-    done, log = 0, folder / 'encoded'
-    disturbed, other = folder / 'disturbed', folder / 'other'
-    for step, sizes in ('make', {0, count}), (
-        'again', {count, count + count // 4 - 1},
-    ):  # fmt: skip
+    steps = itertools.count()
 
-        def start(where, step=step):
-            return subprocess.Popen(
-                [sys.executable, '-c', PROGRAM, where, log, step, str(count)],
-                stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+    def counted(call):
+        def step(*arguments, **settings):
+            if next(steps) == number:
+                raise Stopped
+            result = call(*arguments, **settings)
+            if next(steps) == number:
+                raise Stopped
+            return result
 
-        began = time.monotonic()
-        assert not start(other).wait()
-        took = time.monotonic() - began
-        log.unlink()
-        for kill in range(kills):
-            process = start(disturbed)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(took * (kill + 1) / (kills + 1))
-            done += process.poll() is None
-            process.kill()
-            process.wait()
-            index = Index(disturbed)
-            assert len(index) in sizes, len(index)
-            if step == 'again':
-                query = embed(['text 9'])
-                [(_, actual)] = index.find('', query, as_they_are, 1)
-                assert actual == ('text 9', 'id 9'), actual
-        assert not start(disturbed).wait()
-        assert content(disturbed) == content(other)
-        texts = log.read_text().splitlines()
-        # Of each that was killed one block is done again, at most.
-        assert len(texts) - len(set(texts)) <= kills * (count // 16)
-    return done
+        return step
+
+    with contextlib.ExitStack() as stack, contextlib.suppress(Stopped):
+        for place, name in (
+            (vector_files.VectorFile, 'append'), (vector_files, 'open'),
+            (files.os, 'replace'), (Bm25, 'save'), (indexes.shutil, 'rmtree'),
+        ):  # fmt: skip
+            call = getattr(place, name, open)
+            stack.enter_context(
+                mock.patch.object(place, name, counted(call), create=True)
+            )
+        yield steps
 
 
 class Case(parameterized.TestCase):
@@ -365,9 +331,32 @@ class MadeAgainTest(Case):
             query = embed(['text 1'])
             self.assertLen(index.find('', query, as_they_are, 5), 2)
 
-    def test_killed(self):
-        """Many times; the former one is there, and the end is as always."""
-        self.assertGreater(killed(places.make(), 4, 320), 4)
+    def test_stopped(self):
+        """At any step: the former one is there, and the end is as always."""
+        new = documents(range(1, 9), 'new') + documents(range(9, 24))
+        for before, after in ([], documents(range(20))), (
+            documents(range(20)), new
+        ):  # fmt: skip
+            whole, number, steps = None, -1, itertools.count()
+            with mock.patch.object(vector_files, 'BLOCK', 4):
+                while number <= next(steps):
+                    self.folder = places.make(cache=False) / 'index'
+                    if before:
+                        self.make(before)
+                    self.encoded()
+                    with stopped_at(number) as steps:
+                        self.make(after)
+                    self.assertIn(
+                        len(Index(self.folder)), {len(before), len(after)}
+                    )
+                    self.make(after)
+                    whole = whole or content(self.folder)
+                    self.assertEqual(content(self.folder), whole)
+                    # One block is done again, at most.
+                    texts = self.encoded()
+                    self.assertLessEqual(len(texts) - len({*texts}), 4)
+                    number += 1
+            self.assertGreater(number, 20)
 
 
 class DamageTest(Case):

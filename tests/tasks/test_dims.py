@@ -1,97 +1,28 @@
-"""First numbers of vectors: of a workdir as of an export that has no others."""
+"""First numbers of the vectors of an export, which has all of them.
 
-import csv
-import functools
-import shutil
+That each command hands --dims on is in tests/test_flags.py.
+"""
 
 import numpy as np
 from absl.testing import absltest
 
-from export import bundle, search
-from infoword_tf.config import Config
+from export import search
 from infoword_tf.evaluation import models
-from tasks import probe, retrieval, sts
 from tests import corpus, places
-from tests.export import critics, workdirs
 from tests.refused import refused
 from tests.tasks import command, counting
 
 DIMS = 5
 
 
-@functools.cache
-def workdir():
-    """Vectors of length 1, compared by dot product: a cut is none of both."""
-    folder = places.make() / 'run'
-    shutil.copytree(workdirs.shared(), folder)
-    config = Config.read(folder).replace(normalize=True, similarity='dot')
-    config.write(folder)
-    return folder
-
-
-@functools.cache
-def exported():
-    with critics.few('embed'):
-        return bundle.write(workdir(), workdir().parent / 'model', dims=DIMS)
-
-
 class DimsTest(command.Checks, absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = places.make()
-        self.corpus, self.heldout = corpus.write_topics(self.folder / 'text')
-        with open(self.heldout) as file:
+        _, heldout = corpus.write_topics(self.folder / 'text')
+        with open(heldout) as file:
             texts = [line.strip() for line in file if len(line.split()) > 8]
         self.texts = texts[:40]
-
-    def run_it(self, module, *choices):
-        return command.run(module, f'--workdir={self.folder}/out', *choices)
-
-    def both(self, module, *choices):
-        """Returns what a command says of the workdir, and of the export."""
-        records = []
-        for source in (
-            (f'--init={workdir()}', f'--dims={DIMS}'),
-            (f'--model={exported()}',),
-        ):
-            done = command.succeeded(self.run_it(module, *source, *choices))
-            records.append(done.result)
-        self.assertEqual([r['dims'] for r in records], [DIMS, None])
-        return records
-
-    def test_sts(self):
-        path = self.folder / 'sts.tsv'
-        path.write_text(
-            ''.join(
-                f'g\tf\ty\t{i}\t{i * 7 % 20}\t{a}\t{b}\n'
-                for i, (a, b) in enumerate(
-                    zip(self.texts[:20], self.texts[20:], strict=True)
-                )
-            )
-        )
-        ours, theirs = self.both(sts, f'--data={path}')
-        self.assertEqual(ours['spearman'], theirs['spearman'])
-        whole = self.run_it(sts, f'--init={workdir()}', f'--data={path}')
-        self.assertNotEqual(whole.result['spearman'], ours['spearman'])
-
-    def test_probe(self):
-        path = self.folder / 'rows.csv'
-        with open(path, 'w', newline='') as file:
-            writer = csv.writer(file)
-            writer.writerow(('text', 'label'))
-            writer.writerows((x, len(x) > 99) for x in self.texts)
-        ours, theirs = self.both(probe, f'--train={path}', f'--dev={path}')
-        self.assertEqual(ours['accuracy'], theirs['accuracy'])
-        self.assertEqual(ours['C'], theirs['C'])
-
-    def test_retrieval(self):
-        ours, theirs = self.both(
-            retrieval, f'--corpus={self.corpus}', f'--heldout={self.heldout}',
-            f'--vectors={self.folder}/kept',
-        )  # fmt: skip
-        self.assertEqual(ours['model'], theirs['model'])
-        paths = sorted(p.name[:5] for p in self.folder.glob('kept/*.npy'))
-        self.assertEqual(paths, ['model', 'model', 'untra'])
 
     def test_an_export_with_all_numbers(self):
         """Its vectors are cut, and of length 1 where the config says so."""

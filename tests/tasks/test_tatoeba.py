@@ -125,62 +125,6 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
         self.assertRegex(done.out, r'\ndeu +12 +' + ' +'.join(cells) + '\n')
         self.assertRegex(done.out, r'\nmean of 2 +\d')
 
-    def test_score_and_languages(self):
-        """Margins by Eq. 2-3, written out; of 2 neighbours and of 4 others."""
-        random = np.random.default_rng(3)
-        at = dict(zip(FOREIGN, random.normal(size=(12, 3)), strict=True))
-        at |= {y: at[x] + random.normal(size=3)
-               for x, y in zip(FOREIGN, ENGLISH, strict=True)}  # fmt: skip
-
-        def encode(texts, role):
-            return np.float32([at[text] for text in texts])
-
-        cosines = unit(encode(FOREIGN, None)) @ unit(encode(ENGLISH, None)).T
-
-        def accuracy(cosines, count):
-            means = [np.sort(x, axis=1)[:, -count:].mean(axis=1)
-                     for x in (cosines, cosines.T)]  # fmt: skip
-            margins = cosines / (means[0][:, None] / 2 + means[1] / 2)
-            far = cosines < np.sort(cosines, axis=1)[:, [-count]]
-            best = np.where(far, -np.inf, margins).argmax(axis=1)
-            return 100 * np.mean(best == np.arange(12))
-
-        seen = set()
-        for count in (2, 4):
-            with mock.patch.object(
-                models, 'vectors_of', lambda *_, **__: (encode, 'cosine')
-            ):
-                done = self.run_it('--score=margin', '--languages=deu',
-                                   f'--neighbours={count}')  # fmt: skip
-            self.assertEqual(list(done.result['languages']), ['deu'])
-            self.assertEqual(done.result['neighbours'], count)
-            for key, way in (('xx_en', cosines), ('en_xx', cosines.T)):
-                value = done.result['accuracy'][key]
-                self.assertAlmostEqual(value, accuracy(way, count), 2)
-                seen.add((key, value))
-        self.assertLen(seen, 4)
-
-    def test_layers_and_poolings(self):
-        """Takes them of --init, whose last layer there is anyway."""
-        plain = self.run_it('--languages=deu')
-        last = self.run_it('--languages=deu', '--layer=1')
-        same = {'layer': 1, 'pooling': None}
-        self.assertEqual({**plain.result, **same}, last.result)
-        choices = []
-        encode = workdirs.loaded().encode
-        with mock.patch.object(
-            tatoeba.bitext, 'translations', wraps=evaluation.translations
-        ) as translations:
-            done = self.run_it('--languages=deu', '--layer=0', '--pooling=max')
-            choices = translations.call_args.args
-        self.assertEqual(done.status, 0, done.err)
-        self.assertEqual(done.result['layer'], 0)
-        for texts, actual in zip((FOREIGN, ENGLISH), choices, strict=False):
-            expected = encode(texts, pooling='max', layers=0, progress=False)
-            np.testing.assert_allclose(actual, expected, atol=1e-6)
-            other = encode(texts, pooling='max', progress=False)
-            self.assertGreater(np.abs(other - expected).max(), 0.1)
-
     def test_sorted_english(self):
         words = [f'word {i:02}' for i in range(30)]
         data = self.folder / 'xtreme'

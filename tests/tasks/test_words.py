@@ -3,21 +3,16 @@
 import numpy as np
 from absl.testing import parameterized
 
-import infoword_tf
 from infoword_tf.inference import wordvectors
 from infoword_tf.inference.wordvectors import WordVectors
 from tasks import words
-from tests import places, runs
+from tests import places
 from tests.tasks import command
 
 # By word its angle in degrees; lengths differ.
 ANGLES = {'up': 90, 'high': 80, 'right': 0, 'down': -90, 'east': 5, 'low': -75}
 PAIRS = ['up\thigh\t9', 'right\tEast\t9.5', 'up\tright\t3', 'low\tup\t0.5',
          'up\tnowhere\t4']  # fmt: skip
-
-
-def setUpModule():
-    runs.set_up()
 
 
 def vectors(angles=ANGLES):
@@ -138,34 +133,3 @@ class WordsCommandTest(command.Checks, places.Folder, parameterized.TestCase):
         self.assertEqual(done.result['tests']['pairs']['unknown_words'], 1)
         again = wordvectors.read(self.folder / 'again.txt')
         np.testing.assert_array_equal(again.vectors, vectors().vectors)
-
-    def test_a_run_of_words(self):
-        """Trained, written, read: the tests find the same either way."""
-        workdir, actual = self.folder / 'run', []
-        runs.run_here(
-            workdir, '--objectives=skip_gram', '--tokenizer=words',
-            '--optimizer=word2vec', '--width=16', '--dropout=0',
-            '--words.subsample=0', '--words.negatives=8',
-        )  # fmt: skip
-        last = runs.records(workdir)[-1]
-        self.assertLess(abs(last['heldout/skip_gram/mi']), 1)
-        loaded = infoword_tf.load(workdir)
-        every = loaded.word_vectors()
-        self.assertNotIn('[UNK]', every.words)
-        self.assertEqual(every.vectors.shape, (len(every.words), 16))
-        subset = loaded.word_vectors(
-            [every.words[3], 'nothing', every.words[0]]
-        )
-        self.assertEqual(subset.words, [every.words[3], every.words[0]])
-        np.testing.assert_array_equal(subset.vectors, every.vectors[[3, 0]])
-        lines = [f'{every.words[i]}\t{every.words[2 * i + 1]}\t{i}'
-                 for i in range(9)]  # fmt: skip
-        (self.data / 'pairs.txt').write_text('\n'.join(lines))
-        written = self.folder / 'written.txt'
-        for choices in (
-            [f'--init={workdir}', f'--word2vec={written}'],
-            [f'--vectors={written}'],
-        ):
-            done = command.succeeded(self.run_it(*choices))
-            actual.append(done.result['tests'])
-        self.assertEqual(actual[0], actual[1])
