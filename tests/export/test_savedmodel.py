@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import pathlib
 import re
 import shutil
@@ -27,7 +26,7 @@ from export import (
 from export.signatures import ANSWERS, MASKS, Signatures
 from infoword_tf import config as configs
 from infoword_tf import files
-from infoword_tf.config import EXPORTED, Config, TaskConfig, read_exported
+from infoword_tf.config import Config, TaskConfig, read_exported
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.training import record
 from tests import zoo
@@ -511,22 +510,6 @@ class BundleTest(Case):
                 self.assertIn(part, text)
             for part in others:
                 self.assertNotIn(part, text)
-
-    def test_an_export_that_cannot_be_read(self):
-        path = self.folder / EXPORTED
-        with self.assertRaisesRegex(FileNotFoundError, 'numbered folder'):
-            read_exported(self.folder)
-        path.parent.mkdir()
-        config = Config.read(WORKDIR).to_json()
-        for text, message in (
-            ('{', 'is not of an export: Expecting'),
-            (json.dumps(config), "is not of an export: 'export'"),
-            (json.dumps({**config, 'version': 1, 'export': {}}),
-             'has version 1'),
-        ):
-            path.write_text(text)
-            with self.assertRaisesRegex(ValueError, message):
-                read_exported(self.folder)
 
 
 class OperationsTest(absltest.TestCase):

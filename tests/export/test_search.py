@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import shutil
 import subprocess
 import sys
 from unittest import mock
@@ -17,7 +16,6 @@ from infoword_tf.config import DenseConfig
 from infoword_tf.critics.late import LateConfig
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import models, ranking
-from tests import corpus
 from tests.export import workdirs
 from tests.tasks import command, counting
 
@@ -60,39 +58,6 @@ class CommandTest(command.Checks, absltest.TestCase):
     def text(self, text):
         (self.folder / 'text.txt').write_text(text)
         return f'--corpus=text:{self.folder}/text.txt'
-
-    def test_a_query_finds_itself(self):
-        """By its vector: a passage asked for whole is its own best answer."""
-        corpus.write_topics(self.folder)
-        model = self.folder / 'model' / '1'
-        shutil.copytree(workdirs.exported(), model)
-        text = (self.folder / 'heldout.txt').read_text().splitlines()
-        query = next(line for line in text if 20 < len(line.split()) < 40)
-        flags = (f'--model={model}',
-                 f'--corpus=text:{self.folder}/heldout.txt', '--top_k=2')
-        done = self.run_it(*flags, query, ' ')
-        first, best, *rest = done.out.splitlines()
-        self.assertEqual(first, f'"{query}"')
-        self.assertRegex(best, r'^  1\.000  .*heldout\.txt')
-        self.assertEqual(rest[-1], 'an empty query has no answer')
-        self.assertLen([x for x in rest if x.startswith('  0.')], 1)
-        index = indexes.Index(model.parent / 'search')
-        before = index.about
-        self.assertIn('passages', done.err)
-        # Queries of standard input, from the same index ...
-        done = self.run_it(*flags, stdin=f'{query}\nwhat is a class\n')
-        self.assertNotIn('passages', done.err)
-        self.assertLen([x for x in done.out.splitlines() if x[0] == '"'], 2)
-        # ... which is made anew for another text.
-        with open(self.folder / 'heldout.txt', 'a') as file:
-            file.write('\nA new paragraph about zebras and their stripes.\n')
-        done = self.run_it(*flags, 'zebras')
-        self.assertIn('passages', done.err)
-        after = indexes.Index(model.parent / 'search').about
-        self.assertEqual(after['model'], before['model'])
-        self.assertNotEqual(after['fingerprint'], before['fingerprint'])
-        # Nothing was written into the version itself.
-        self.assertNotIn('search', [p.name for p in model.iterdir()])
 
     def test_keras_is_not_imported_but_can_be(self):
         """In a process of its own: this one has imported all."""
@@ -309,6 +274,13 @@ class CommandTest(command.Checks, absltest.TestCase):
         for number, is_written in ((0, True), (0, False), (1, True), (0, True)):
             done = self.run_it(f'--model={paths[number]}', *flags)
             self.assertEqual('passages' in done.err, is_written, number)
+        # Queries may come from standard input; an empty one has no answer.
+        done = self.run_it(f'--model={paths[0]}', *flags, ' ')
+        self.assertEndsWith(done.out, '\nan empty query has no answer\n')
+        done = self.run_it(
+            f'--model={paths[0]}', flags[0], stdin='boats\ncats\n'
+        )
+        self.assertLen([x for x in done.out.splitlines() if x[0] == '"'], 2)
 
     def test_vectors_are_compared_as_the_config_says(self):
         """Prefers the longer of vectors that point elsewhere by `dot` alone."""

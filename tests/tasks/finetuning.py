@@ -32,11 +32,14 @@ def prepared(module, *arguments):
     """Returns what a command would train; it ends there."""
     with (
         mock.patch.object(finetune, 'train_once') as train,
+        mock.patch.object(finetune, 'train_and_write') as train_and_write,
         mock.patch.object(finetune, 'finish'),
     ):
         train.return_value = {'step': 1}
         done = run(module, *arguments)
     assert done.status == 0, done.err
+    if train_and_write.called:
+        return train_and_write.call_args.args[1]
     return train.call_args.args[0]
 
 

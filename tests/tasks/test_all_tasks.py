@@ -14,7 +14,7 @@ import sys
 
 from absl.testing import absltest
 
-from infoword_tf.config import Config
+from infoword_tf.config import Config, TaskConfig
 from tests import places
 from tests.export import workdirs
 from tests.runs import ROOT
@@ -22,6 +22,7 @@ from tests.tasks import command, finetuning, squad_files
 from tests.tasks.test_typed import answer
 
 LABELS = ('class', 'loop', 'text')
+ENTAILED = 'entailment', 'not_entailment'
 FINE = ' '.join(finetuning.SMALL) + ' --init={init}'
 TABLES = ' --train=train.tsv --dev=dev.tsv'
 TAUGHT = ' '.join(finetuning.SMALL) + ' --teacher={teacher} --steps=1'
@@ -357,6 +358,9 @@ LATE = {
          'class, loop, text'),
         ('--teacher={numbers}', 'teacher_of_other_row', 'for score',
          'of label'),
+        ('--teacher={sets}', 'teacher_of_label_sets', 'the data has one'),
+        ('--train= --dev= --task=rte --data_dir=glue --teacher={qnli}',
+         'teacher_of_other_task', 'on qnli', 'is rte'),
         ('--label.texts=choices', 'teacher_other_setting',
          '--label.texts=joined', 'choices'),
         ('--text=body --choices=class,loop,text '
@@ -406,8 +410,9 @@ def setUpModule():
     question = squad_files.asked('the cat saw', 'cat')
     squad_files.write(FOLDER / 'squad.json', ('the cat saw the dog', question))
 
-    def make(name, rows=('mlm',), labels=(), **more):
+    def make(name, rows=('mlm',), labels=(), several=False, **more):
         settings = {'label.classes': len(labels)} if 'label' in rows else {}
+        settings |= {'label.multilabel': True} if several else {}
         folder = workdirs.write(
             FOLDER / 'runs' / name, rows=rows, settings=settings, **more
         )
@@ -422,6 +427,9 @@ def setUpModule():
         'teacher': make('teacher', ('label',), LABELS, **tuned),
         'turned': make('turned', ('label',), LABELS[::-1], **tuned),
         'numbers': make('numbers', ('score',), **tuned),
+        'sets': make('sets', ('label',), LABELS, several=True, **tuned),
+        'qnli': make('qnli', ('label',), ENTAILED, **tuned, fields={
+            'task': TaskConfig('qnli', 'label', True, ('accuracy',), {}, {})}),
         'words': make('words', kind='words', pooling='cls', layers=2),
         'embedder': make('embedder'),
         'cut': make('cut', ('ict',), pooling='weighted', without='objectives/'),

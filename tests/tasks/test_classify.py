@@ -102,6 +102,8 @@ class ClassesTest(Checks, absltest.TestCase):
         loss = -np.log(p[np.arange(len(p)), true]).mean()
         self.assertAlmostEqual(printed['loss'], loss, delta=2e-5)
         self.assertAlmostEqual(printed['mi'], entropy - loss, delta=2e-5)
+        with self.assertRaisesRegex(ValueError, 'on examples of one text'):
+            loaded.classify(rows.first, rows.first)
 
     def test_the_best_record_and_its_weights_stay(self):
         printed, actual = last_line(self.done), records(FOLDER / 'classes')
@@ -657,36 +659,6 @@ class LabelSetsTest(Checks, absltest.TestCase):
             read_again.label_sets,
             [frozenset(json.loads(row[1])) for row in rows],
         )
-
-    def test_a_student_of_such_a_teacher(self):
-        """Learns all the teacher's labels, in its order; also of no label."""
-        bare = write(FOLDER / 'bare_texts.tsv', ('text',), [
-            (text,) for text, _ in self.examples[:20]
-        ])  # fmt: skip
-        typed = [
-            f'--teacher={FOLDER / "sets"}', f'--dev={self.paths["dev"]}',
-            f'--train={self.paths["train"]}', '--patience=none', '--steps=3',
-            f'--workdir={FOLDER / "taught"}', *self.flags(), '--alpha=0.5',
-            '--temperature=2',
-        ]  # fmt: skip
-        done = finetuning.run(distill, *typed, f'--extra={bare}')
-        values, teacher = last_line(done), last_line(self.done)
-        self.assertAlmostEqual(
-            values['teacher_f1_micro'], teacher['f1_micro'], delta=1e-6
-        )
-        config = Config.read(FOLDER / 'taught')
-        self.assertEqual(config.labels, self.NAMES)
-        self.assertTrue(config.rows['label'].settings['multilabel'])
-        for table, label, id, value in (
-            (TRAIN, 'label', 'teacher_of_label_sets', 'the data has one'),
-            (self.lists('two', [('a', ['x']), ('b', ['y'])]), 'of',
-             'teacher_of_other_labels', 'text, loop, class, the data has x, y'),
-        ):  # fmt: skip
-            done = finetuning.run(
-                distill, *typed, f'--train={table}', f'--dev={table}',
-                f'--label={label}',
-            )
-            self.assert_refused(done, id, value)
 
 
 class ColumnsTest(Checks, absltest.TestCase):

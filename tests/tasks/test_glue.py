@@ -153,16 +153,6 @@ class GlueSweepTest(Checks, absltest.TestCase):
             for seed in (0, 1)
         ]
 
-    def test_predictions_are_of_the_best(self):
-        best = last_line(self.done)['best']
-        loaded = infoword_tf.load(FOLDER / 'sweep' / best)
-        rows = glue_layout.read('rte', str(DATA), 'test')
-        actual = loaded.classify(rows.first, rows.second).argmax(axis=1)
-        self.assertEqual(
-            predictions(FOLDER / 'sweep' / 'predictions.tsv'),
-            [LABELS['RTE'][i] for i in actual],
-        )
-
     def test_again_it_trains_nothing(self):
         """Nor where a program was told what else to read."""
         choices = commands.flagfile

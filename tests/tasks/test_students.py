@@ -216,6 +216,41 @@ class ShortenedTest(absltest.TestCase):
             loaded.shortened([0, 5])
 
 
+class PreparedStudentTest(absltest.TestCase):
+    """What a student of two tasks would learn; neither is trained."""
+
+    def test_a_task_of_glue(self):
+        labels = 'entailment', 'not_entailment'
+        rte = make('rte', labels)
+        names = 'index', 'sentence1', 'sentence2', 'label'
+        rows = [(i, f'a {i}', f'b {i}', labels[i % 2]) for i in range(30)]
+        for split in ('train', 'dev'):
+            write(FOLDER / 'glue' / 'RTE' / f'{split}.tsv', names, rows)
+        extra = write(FOLDER / 'pairs.tsv', names[1:3], [('c', 'd')] * 9)
+        prepared = finetuning.prepared(
+            distill, f'--teacher={rte}', '--task=rte',
+            f'--data_dir={FOLDER}/glue', f'--extra={extra}',
+            f'--workdir={FOLDER}/rte2',
+        )  # fmt: skip
+        self.assertEqual(prepared.labelled.config_fields['task'].name, 'rte')
+        self.assertEqual(prepared.labelled.train.size, 30 + 9)
+
+    def test_several_labels(self):
+        """Learns all the teacher's labels, in its order; also of no label."""
+        sets = make('sets', settings={'label.multilabel': True})
+        table = FOLDER / 'sets.jsonl'
+        table.write_text(''.join(
+            json.dumps({'text': text, 'label': [kind]}) + '\n'
+            for text, kind in finetuning.sentences()[:30]
+        ))  # fmt: skip
+        labelled = finetuning.prepared(
+            distill, f'--teacher={sets}', f'--train={table}', f'--dev={table}',
+            f'--extra={EXTRA}', f'--workdir={FOLDER}/taught',
+        ).labelled  # fmt: skip
+        self.assertEqual(labelled.config_fields['labels'], LABELS)
+        self.assertEqual(labelled.train.size, 30 + 24)
+
+
 class StudentTest(Checks, parameterized.TestCase):
     def setUp(self):
         super().setUp()
@@ -355,43 +390,6 @@ class StudentTest(Checks, parameterized.TestCase):
             last_line(done)['teacher_spearman'], expected, places=6
         )
 
-    def test_a_task_of_glue(self):
-        rte = make('rte', ('entailment', 'not_entailment'))
-        texts = [text for text, _ in finetuning.sentences()]
-        names = ('index', 'sentence1', 'sentence2', 'label')
-        rows = [
-            (i, texts[i], texts[i + 1], ('entailment', 'not_entailment')[i % 2])
-            for i in range(30)
-        ]
-        for split in ('train', 'dev'):
-            write(FOLDER / 'glue' / 'RTE' / f'{split}.tsv', names, rows)
-        asked = [row[:3] for row in rows[:5]]
-        write(FOLDER / 'glue' / 'RTE' / 'test.tsv', names[:3], asked)
-        extra = write(
-            FOLDER / 'pairs.tsv', names[1:3], [row[1:3] for row in rows[:9]]
-        )
-        done = finetuning.run(
-            distill, f'--teacher={rte}', '--task=rte', '--layers=2',
-            f'--data_dir={FOLDER}/glue', f'--extra={extra}', '--steps=1',
-            f'--workdir={FOLDER}/rte2',
-        )  # fmt: skip
-        self.assertEqual(last_line(done)['task'], 'rte')
-        metrics = json.loads((FOLDER / 'rte2' / 'metrics.json').read_text())
-        self.assertIn('teacher_accuracy', metrics)
-        predictions = (FOLDER / 'rte2' / 'predictions.tsv').read_text()
-        self.assertLen(predictions.splitlines(), 1 + len(asked))
-        actual = Config.read(rte)
-        learned = Config.read(FOLDER / 'rte2').task
-        learned = dataclasses.replace(learned, name='qnli')
-        actual.replace(task=learned).write(rte)
-        self.assert_refused(
-            finetuning.run(
-                distill, f'--teacher={rte}', '--task=rte',
-                f'--data_dir={FOLDER}/glue', f'--workdir={FOLDER}/none',
-            ),
-            'teacher_of_other_task', 'on qnli', 'is rte',
-        )  # fmt: skip
-
     def test_answers(self):
         paragraphs = ('the cat saw the dog on a mat', 'dogs saw two')
         files_ = [
@@ -459,12 +457,13 @@ class StudentTest(Checks, parameterized.TestCase):
                     for word in text.split()[:number % 9 + 1]) + '\n'
             for number, (text, _) in enumerate(finetuning.sentences()[:40])
         ))  # fmt: skip
-        labels = 'O', 'B-X', 'I-X'
+        labels = 'O', 'B-X', 'I-X', 'E-X', 'S-X'
         tutor = make('tagger', labels, rows=('tag',),
-                     settings={'tag.classes': 3})  # fmt: skip
+                     settings={'tag.classes': 5})  # fmt: skip
         done = finetuning.run(
             distill, f'--teacher={tutor}', '--task=tag', f'--train={tagged}',
-            f'--dev={tagged}', '--steps=1', '--layers=4', '--temperature=1',
+            f'--dev={tagged}', '--scheme=bioes', '--steps=1', '--layers=4',
+            '--temperature=1',
             '--learning_rate=0', '--weight_decay=0',
             f'--workdir={FOLDER}/words',
         )  # fmt: skip

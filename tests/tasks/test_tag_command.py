@@ -16,7 +16,7 @@ import infoword_tf
 from infoword_tf.evaluation import commonest
 from infoword_tf.views import flatten, unflatten
 from infoword_tf.views.examples import EXAMPLES, by_token
-from tasks import distill, finetune, tag, tag_data, tag_scores, tag_windows
+from tasks import finetune, tag, tag_data, tag_scores, tag_windows
 from tests import places, quick
 from tests.export import workdirs
 from tests.refused import refused
@@ -403,7 +403,7 @@ class TagsOfAFileTest(absltest.TestCase):
 
 
 class RunTest(absltest.TestCase):
-    def test_from_files_to_labels_and_a_student(self):
+    def test_from_files_to_labels(self):
         train = real_text(FOLDER / 'train.conll', 'assignment')
         dev = real_text(FOLDER / 'dev.conll', 'strings')
         workdir = FOLDER / 'run'
@@ -449,15 +449,4 @@ class RunTest(absltest.TestCase):
         self.assertEqual(
             [span[:2] for span in spans],
             [('the', 'ART'), ('of', 'PRE'), ('a', 'ART')],
-        )
-        student = FOLDER / 'student'
-        done = finetuning.run(
-            distill, '--task=tag', f'--teacher={workdir}', f'--train={train}',
-            f'--dev={dev}', '--patience=none', '--scheme=bioes', '--epochs=1',
-            f'--workdir={student}',
-        )  # fmt: skip
-        taught = finetuning.last_line(done)
-        self.assertAlmostEqual(taught['teacher_f1'], result['f1'], places=6)
-        self.assertEqual(
-            infoword_tf.load(student).config.labels, loaded.config.labels
         )

@@ -294,11 +294,6 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         ):
             sentence_transformers.write(self.folder / 'out', loaded)
 
-    def test_narrow_embeddings_are_scored_through_the_transform(self):
-        workdir = self.converted('electra_generator')
-        answers = infoword_tf.load(workdir).fill_mask('a [MASK]', top_k=3)
-        self.assertLen(answers[0], 3)
-
 
 class WritersTest(parameterized.TestCase):
     def test_of_a_critic_that_no_public_model_has(self):
