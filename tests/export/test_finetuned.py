@@ -149,15 +149,6 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         expected = np.tile(ask('pairs')['scores'], (300, 1))
         np.testing.assert_allclose(actual, expected, atol=1e-5)
 
-    @parameterized.parameters(('pairs',))
-    def test_bfloat16(self, kind):
-        with eagerly():
-            expected = loaded(kind).classify(TEXTS, PAIRS)
-        actual = ask(kind, precision='bfloat16')['probabilities']
-        self.assertEqual(actual.dtype, np.float32)
-        gap = np.abs(actual - expected).max() / max(1, np.abs(expected).max())
-        self.assertBetween(gap, 1e-6, 0.1)
-
     def test_the_config_says_what_labels_taught(self):
         config = Config.read(finetuned.workdir('numbers'))
         train, dev = map(str, finetuned.data())
@@ -166,11 +157,8 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         self.assertEqual(config.task.metrics, ('spearman', 'pearson'))
         self.assertEqual(config.task.data, {'train': train, 'heldout': dev})
         self.assertEqual(config.task.sizes, {'train': 24, 'heldout': 12})
-        self.assertEqual(Config.from_json(config.to_json()), config)
         self.assertFalse(Config.read(finetuned.workdir('classes')).task.pairs)
         self.assertIsNone(Config.read(finetuned.start()).task)
-        with self.assertRaisesRegex(ValueError, 'is no config of version'):
-            Config.from_json({**config.to_json(), 'task': {'name': 'x'}})
 
     @parameterized.parameters(*SIGNATURES)
     def test_warm_up_asks_all(self, kind):

@@ -202,6 +202,8 @@ EARLY = {
         ('--column=5', 'tag_column_missing', 'words.conll, line 1', '--column'),
         ('--dev=parts.conll', 'tags_of_two_kinds', 'words.conll has',
          '(B-, I-)', 'parts.conll has'),
+        ('--train=parts.conll', 'tags_of_two_kinds', 'words.conll has',
+         '(B-, I-)', 'parts.conll has'),
         ('--train=same.conll --dev=same.conll', 'single_tag', "'O'"),
         ('--test=parts.conll --column=3', 'tag_column_missing', '3'),
         ('--predict=empty/x', 'no_tagged_text', 'empty/x'),

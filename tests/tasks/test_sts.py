@@ -199,15 +199,6 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
 
 
 class PromptsTest(absltest.TestCase):
-    def test_roles_have_the_first_prompt_that_is_there(self):
-        from tests.tasks import counting
-
-        config = counting.config(
-            'cosine', prompts={'document': 'd: ', 'passage': 'p: '}
-        )
-        self.assertEqual(config.prompt_for('passage'), 'document')
-        self.assertEqual(config.prompt_for('query'), '')
-        self.assertEqual(set(models.ROLES), {'query', 'passage'})
 
     def test_an_export_without_a_prompt_for_a_role(self):
         """The default does not stand in for it."""

@@ -19,7 +19,6 @@ from infoword_tf.views.examples import EXAMPLES, by_token
 from tasks import finetune, tag, tag_data, tag_scores, tag_windows
 from tests import places, quick
 from tests.export import workdirs
-from tests.refused import refused
 from tests.tasks import finetuning, squad_files
 
 COLUMNS = tag_data.TagColumns()
@@ -133,12 +132,6 @@ class FilesTest(parameterized.TestCase):
             tag.say_labels(train)
         self.assertIn("of 1 spans, by frequency 'PER' 1", shown.getvalue())
 
-    def test_a_folder_of_save_to_disk(self):
-        (FOLDER / 'saved').mkdir()
-        (FOLDER / 'saved/data-00000-of-00001.arrow').touch()
-        with refused('unknown_table_kind', 'saved', 'data-*.arrow'):
-            tag_data.read(str(FOLDER / 'saved'), COLUMNS)
-
     def test_names_of_numbers_in_a_file(self):
         """Reads names of the file, or others that people name."""
         lists = {'tokens': [['a', 'b']], 'tags': [[1, 0]]}
@@ -159,16 +152,6 @@ class FilesTest(parameterized.TestCase):
         self.assertEqual(few.words, [[str(line)] for line in few.lines])
         self.assertEqual(few.tags, [[f'T{line}'] for line in few.lines])
 
-    def test_kinds_of_labels_are_the_same_in_both_files(self):
-        one, other = write('p.conll', 'a DT\n'), write('i.conll', 'a B-X\n')
-        for train, dev in ((one, other), (other, one)):
-            choices = tag.TagChoices(train=train, dev=dev)
-            with refused(
-                'tags_of_two_kinds', f'{other} has labels of spans',
-                f'{one} has others',
-            ):  # fmt: skip
-                tag.Tagging.read(choices)
-
     def test_lists_of_a_table(self):
         lines = [
             {'tokens': ['Ada', 'ran'], 'tags': [1, 0]},
@@ -178,28 +161,6 @@ class FilesTest(parameterized.TestCase):
         names = tag_data.TagColumns(names=('O', 'B-PER'))
         tagged = tag_data.read(path, names)
         self.assertEqual(tagged.tags, [['B-PER', 'O'], ['O']])
-
-    @parameterized.parameters(
-        ('short.conll', 'a O\n\nb\n', 'tag_column_missing', 'line 3', '1'),
-        ('none.conll', '\n\n', 'no_tagged_text', 'none.conll'),
-        ('odd.jsonl', '{"tokens": ["a"], "tags": ["O", "O"]}',
-         'unequal_tags', 'line 1', '1 words', '2 labels'),
-        ('bare.jsonl', '{"tokens": [], "tags": []}', 'text_without_words',
-         'line 1'),
-        ('text.jsonl', '{"tokens": "a b", "tags": []}', 'no_list_of_words',
-         'tokens', 'a b'),
-    )
-    def test_wrong_files(self, name, text, error, *values):
-        columns = COLUMNS
-        if error == 'tag_column_missing':
-            columns = tag_data.TagColumns(label=1)
-        with refused(error, *values):
-            tag_data.read(write(name, text), columns)
-
-    def test_numbers_without_names(self):
-        path = write('n.jsonl', '{"tokens": ["a"], "tags": [2]}')
-        with refused('label_without_name', "'2'", '2 --names', 'line 1'):
-            tag_data.read(path, tag_data.TagColumns(names=('O', 'B-PER')))
 
 
 class ScoresTest(parameterized.TestCase):

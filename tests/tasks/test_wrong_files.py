@@ -11,7 +11,8 @@ from absl.testing import parameterized
 from infoword_tf import errors
 from infoword_tf.data import glue_layout
 from infoword_tf.evaluation import bitext, retrieval, sts
-from tasks import probe, squad_data, words
+from infoword_tf.inference import wordvectors
+from tasks import probe, squad_data, tag_data, words
 from tests import places
 from tests.refused import refused
 from tests.tasks.squad_files import asked, contents
@@ -69,6 +70,13 @@ def probed(folder: pathlib.Path) -> Any:
 def rte(folder: pathlib.Path) -> Any:
     """Reads the dev set of a task of GLUE."""
     return glue_layout.read('rte', str(folder), 'dev')
+
+
+def tagged(**columns: Any) -> Callable[[pathlib.Path], Any]:
+    """Returns a reader of words with labels."""
+    return lambda path: tag_data.read(
+        str(path), tag_data.TagColumns(**columns)
+    )
 
 
 BEIR = {
@@ -147,6 +155,30 @@ READERS = {  # (read, file): (contents, id, *values)
         (': x\na b c\n', 'words_bad_line', 'line 2', 'four words'),
         ('', 'words_nothing_to_read'),
     ],
+    (tagged(label=1), 'short.conll'): [
+        ('a O\n\nb\n', 'tag_column_missing', 'line 3', '1'),
+    ],
+    (tagged(), 'none.conll'): [('\n\n', 'no_tagged_text')],
+    (tagged(names=('O', 'B-PER')), 'words.jsonl'): [
+        ('{"tokens": ["a"], "tags": ["O", "O"]}', 'unequal_tags', 'line 1',
+         '1 words', '2 labels'),
+        ('{"tokens": [], "tags": []}', 'text_without_words', 'line 1'),
+        ('{"tokens": "a b", "tags": []}', 'no_list_of_words', 'tokens', 'a b'),
+        ('{"tokens": ["a"], "tags": [2]}', 'label_without_name', "'2'",
+         '2 --names', 'line 1'),
+    ],
+    (wordvectors.read, 'v.txt'): [
+        ('', 'word_vectors_header', 'line 1'),
+        ('cat 1 2\n', 'word_vectors_header', 'line 1', 'cat 1 2'),
+        ('2 2\ncat 1 2\ndog 1\n', 'word_vectors_line', 'line 3', '2', "'dog"),
+        ('1 2\ncat 1 x\n', 'word_vectors_line', 'line 2', '2'),
+        ('1 2\ncat 1 nan\n', 'word_vectors_not_finite', 'line 2'),
+        ('2 2\ncat 1 2\n', 'word_vectors_count', 'line 2', '2 words',
+         'there are 1'),
+        ('1 1\ncat 1\ndog 2\n', 'word_vectors_count', 'line 3', '1 words',
+         'more'),
+        (None, None, 'no such file'),
+    ],
     (bitext.sentences_of, 'a.de'): [
         ('ja\nnein\nGrüße\n'.encode('latin1'), None, 'line 3', 'UTF-8'),
     ],
@@ -221,6 +253,10 @@ FOLDERS = {  # read: (files, id, *values)
         (lines('abc', 'x--'), 'bitext_empty_line', 'b.en, line 2'),
         (lines('--', 'xy'), 'bitext_no_sentence', 'a.de'),
         (lines('', 'xy'), 'bitext_no_sentence', 'a.de'),
+    ],
+    file(tagged(), 'saved'): [
+        ({'saved/data-00000-of-00001.arrow': ''}, 'unknown_table_kind',
+         'saved', 'data-*.arrow'),
     ],
     file(bitext.read, 'nothing'): [({}, None, 'no such folder')],
     bitext.read: [

@@ -117,6 +117,86 @@ def layers_of(loaded, kind):
     return np.stack(encoded.layers) * real[..., None], encoded.states
 
 
+# Keys of a case's config.json, and the arguments that they make of it ...
+_NTK = {'type': 'ntk', 'factor': 16.0}
+READ = (
+    # The half window counts.
+    ('modern', {'sliding_window': 7}, {'local_window': 14}),
+    # NTK is another base and slower planes (Su 2023); heads are 8 wide.
+    ('gte', {'rope_theta': 500.0, 'rope_scaling': _NTK},
+     {'global_theta': 8000.0, 'global_factor': 2.0}),
+    ('nomic', {'rotary_scaling_factor': 2.0, 'max_trained_positions': 12},
+     {'max_length': 12}),
+    # Mistral is Llama within a window.
+    *(('mistral', {'sliding_window': window}, {'max_length': longest})
+      for window, longest in ((16, 16), (None, 20), (40, 20))),
+    # DeBERTa's repeated widths, lists, and defaults of transformers.
+    *(('deberta_mlm', more, {'max_distance': 20}) for more in (
+        {}, {'pos_att_type': ['c2p', 'p2c']}, {'pos_att_type': 'C2P | p2c'},
+        {'max_relative_positions': -1}, {'max_relative_positions': 20},
+        {'attention_head_size': 8}, {'pooler_hidden_size': 16},
+    )),
+)  # fmt: skip
+# ... or how it is refused; None takes a key away.
+REFUSED = (
+    ('albert', {'embedding_size': 16}, 'albert_equal_widths', 16),
+    ('albert', {'hidden_act': 'selu'}, 'unknown_public_activation', 'selu'),
+    ('mpnet', {'max_position_embeddings': 2}, 'no_position_left', 1),
+    ('modern', {'rope_scaling': {'type': 'linear', 'factor': 2.0}},
+     'unknown_rope', 'linear'),
+    ('deberta_mlm', {'position_buckets': -1}, 'config_lacks_key',
+     'one has no position_buckets'),
+    *(('deberta_mlm', {key: None}, 'value_not_convertible', key) for key in (
+        'relative_attention', 'position_biased_input', 'pos_att_type',
+        'norm_rel_ebd', 'share_att_key',
+    )),
+)  # fmt: skip
+# Arguments of a case's encoder, the kind that it would be, and what that lacks.
+NOT_WRITTEN = (
+    ('mpnet', {'relative_buckets': 16}, 'mpnet', 'relative_buckets 16'),
+    ('albert', {'embedding_width': None}, 'bert', 'shared_layers True'),
+    ('albert', {'relative_buckets': 32}, 'albert', 'relative_buckets 32'),
+)
+
+
+class ConfigJsonTest(parameterized.TestCase):
+    """What config.json makes of an encoder, and what of it is refused."""
+
+    @parameterized.parameters(*READ)
+    def test_read(self, case, changes, expected):
+        _, values = huggingface.CASES[case]
+        usual = architectures.encoder_of(values, '').arguments
+        actual = architectures.encoder_of(values | changes, '').arguments
+        self.assertEqual(actual, usual | expected)
+
+    @parameterized.parameters(*REFUSED)
+    def test_refused(self, case, changes, id, value):
+        values = huggingface.CASES[case][1] | changes
+        values = {k: x for k, x in values.items() if x is not None}
+        with refused(id, value):
+            architectures.encoder_of(values, 'one')
+
+    @parameterized.parameters(*NOT_WRITTEN)
+    def test_not_written(self, case, changes, kind, value):
+        _, config = huggingface.CASES[case]
+        encoder = architectures.encoder_of(config, 'config.json')
+        arguments = {**encoder.arguments, **changes}
+        encoder = dataclasses.replace(encoder, arguments=arguments)
+        self.assertEqual(architectures.kind_of(encoder, None), kind)
+        with refused('kind_other_argument', kind, value):
+            architectures.config_of(kind, encoder)
+
+    def test_rotary_positions_of_both_forms(self):
+        gemma = dict(huggingface.CASES['gemma'][1])
+        expected = architectures.encoder_of(gemma, '')
+        rope = gemma.pop('rope_parameters')['full_attention']
+        first = {
+            **gemma, 'rope_theta': 1000.0, 'rope_local_base_freq': 50.0,
+            'rope_scaling': {k: rope[k] for k in ('rope_type', 'factor')},
+        }  # fmt: skip
+        self.assertEqual(architectures.encoder_of(first, ''), expected)
+
+
 class ParityTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -392,12 +472,15 @@ class ParityTest(parameterized.TestCase):
         for path, array in one.items():
             np.testing.assert_array_equal(array, other[path], path)
 
-    def test_a_head_of_choices_is_refused_by_name(self):
-        with refused('multiple_choice_folder', 'BertForMultipleChoice',
-                     '(BertModel)'):  # fmt: skip
-            self.converted(
-                'bert_classes', architectures=['BertForMultipleChoice']
-            )
+    def test_heads_that_are_refused(self):
+        for changes, *complaint in (
+            ({'architectures': ['BertForMultipleChoice']},
+             'multiple_choice_folder', 'BertForMultipleChoice', '(BertModel)'),
+            ({'problem_type': 'regression'}, 'several_regression_numbers',
+             "'regression' of 3"),
+        ):  # fmt: skip
+            with refused(*complaint):
+                self.converted('bert_classes', **changes)
 
     def test_a_head_without_a_place(self):
         """Names the reason beside each head that is not written."""
@@ -428,34 +511,6 @@ class ParityTest(parameterized.TestCase):
             tokenizer_writer.write(out, tokenizer, kind, 20, 'end')
             settings = files.read_json(out / 'tokenizer_config.json')
             self.assertEqual(settings.get('pad_token'), pads, kind)
-
-    def test_what_mpnet_and_albert_cannot_be(self):
-        """Neither in nor out."""
-        for case, key, value, error, values in (
-            ('albert', 'embedding_size', 16, 'albert_equal_widths', [16]),
-            ('albert', 'hidden_act', 'selu', 'unknown_public_activation',
-             ['selu']),
-            ('mpnet', 'max_position_embeddings', 2, 'no_position_left', [1]),
-        ):  # fmt: skip
-            _, config = huggingface.CASES[case]
-            with refused(error, *values):
-                architectures.encoder_of(config | {key: value}, 'config.json')
-        for case, changed, error, values in (
-            ('mpnet', {'relative_buckets': 16}, 'kind_other_argument',
-             ['mpnet', 'relative_buckets 16']),
-            ('albert', {'embedding_width': None}, 'kind_other_argument',
-             ['bert', 'shared_layers True']),
-            ('albert', {'relative_buckets': 32}, 'kind_other_argument',
-             ['albert', 'relative_buckets 32']),
-        ):  # fmt: skip
-            _, config = huggingface.CASES[case]
-            encoder = architectures.encoder_of(config, 'config.json')
-            encoder = dataclasses.replace(
-                encoder, arguments={**encoder.arguments, **changed}
-            )
-            kind = architectures.kind_of(encoder, None)
-            with refused(error, *values):
-                architectures.config_of(kind, encoder)
 
     def test_an_mpnet_with_segments_and_other_padding(self):
         """The first segment goes out within positions, which begin at 2."""
@@ -525,28 +580,6 @@ class ParityTest(parameterized.TestCase):
             },
         )
 
-    def test_deberta_of_several_spellings(self):
-        """Reads repeated widths, lists, and defaults of transformers alike."""
-        _, values = huggingface.CASES['deberta_mlm']
-        expected = architectures.encoder_of(values, '').arguments
-        self.assertEqual(expected['max_distance'], 20)
-        for more in (
-            {'pos_att_type': ['c2p', 'p2c']}, {'pos_att_type': 'C2P | p2c'},
-            {'max_relative_positions': -1}, {'max_relative_positions': 20},
-            {'attention_head_size': 8}, {'pooler_hidden_size': 16},
-        ):  # fmt: skip
-            actual = architectures.encoder_of(values | more, '').arguments
-            self.assertEqual(actual, expected, more)
-        with refused('config_lacks_key', 'one has no position_buckets'):
-            architectures.encoder_of(values | {'position_buckets': -1}, 'one')
-        for key in (
-            'relative_attention', 'position_biased_input', 'pos_att_type',
-            'norm_rel_ebd', 'share_att_key',
-        ):  # fmt: skip
-            bare = {k: x for k, x in values.items() if k != key}
-            with refused('value_not_convertible', key):
-                architectures.encoder_of(bare, '')
-
     @parameterized.parameters(1, 2, 3, 5)
     def test_modernbert_of_both_forms(self, every):
         """As its first release wrote config.json, and as transformers 5."""
@@ -574,15 +607,6 @@ class ParityTest(parameterized.TestCase):
         # Of a global layer after the last nothing is known.
         self.assertEqual(two['global_every'], min(every, 4))
         self.assertEqual(one | {'global_every': min(every, 4)}, two)
-
-    def test_modernbert_of_other_keys(self):
-        """The half window counts, and rotary positions that are scaled."""
-        _, values = huggingface.CASES['modern']
-        actual = architectures.encoder_of(values | {'sliding_window': 7}, '')
-        self.assertEqual(actual.arguments['local_window'], 14)
-        scaled = {'rope_scaling': {'type': 'linear', 'factor': 2.0}}
-        with refused('unknown_rope', 'linear'):
-            architectures.encoder_of(values | scaled, '')
 
     @parameterized.parameters(
         ('nomic',), ('nomic_classes',), ('gte',), ('gte_classes',)
@@ -637,37 +661,6 @@ class ParityTest(parameterized.TestCase):
         np.testing.assert_array_equal(
             table, rounded['embed_tokens.weight'].astype(np.float32)
         )
-
-    def test_rotary_positions_of_both_forms(self):
-        """NTK is another base and slower planes (Su 2023)."""
-        gte = huggingface.CASES['gte'][1]
-        actual = architectures.encoder_of(
-            {**gte, 'rope_theta': 500.0,
-             'rope_scaling': {'type': 'ntk', 'factor': 16.0}}, '',
-        ).arguments  # fmt: skip
-        self.assertEqual(actual['global_theta'], 8000.0)
-        self.assertEqual(actual['global_factor'], 2.0)  # heads are 8 wide
-        nomic = huggingface.CASES['nomic'][1]
-        actual = architectures.encoder_of(
-            {**nomic, 'rotary_scaling_factor': 2.0,
-             'max_trained_positions': 12}, '',
-        ).arguments  # fmt: skip
-        self.assertEqual(actual['max_length'], 12)
-        gemma = dict(huggingface.CASES['gemma'][1])
-        expected = architectures.encoder_of(gemma, '')
-        rope = gemma.pop('rope_parameters')['full_attention']
-        first = {
-            **gemma, 'rope_theta': 1000.0, 'rope_local_base_freq': 50.0,
-            'rope_scaling': {k: rope[k] for k in ('rope_type', 'factor')},
-        }  # fmt: skip
-        self.assertEqual(architectures.encoder_of(first, ''), expected)
-
-    @parameterized.parameters((16, 16), (None, 20), (40, 20))
-    def test_mistral_is_llama_within_a_window(self, window, longest):
-        _, values = huggingface.CASES['mistral']
-        values = values | {'sliding_window': window}
-        encoder = architectures.encoder_of(values, 'config.json')
-        self.assertEqual(encoder.arguments['max_length'], longest)
 
     @parameterized.parameters('llama', 'eurobert', 'qwen3', 'gte')
     def test_a_table_goes_out_as_that_of_the_head(self, case):
@@ -742,10 +735,6 @@ class ParityTest(parameterized.TestCase):
         self.assertNotEmpty(heads)
         for name in heads:
             np.testing.assert_array_equal(one[name], other[name])
-
-    def test_several_numbers_have_no_place(self):
-        with refused('several_regression_numbers', "'regression' of 3"):
-            self.converted('bert_classes', problem_type='regression')
 
     def test_classes_are_in_the_order_of_their_numbers(self):
         """Neither of their names, nor of the digits of those numbers."""
