@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from tests import places
 
@@ -110,7 +110,3 @@ class OwnCriticTest(places.Folder, parameterized.TestCase):
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn('all of it', done.stdout)
-
-
-if __name__ == '__main__':
-    absltest.main()

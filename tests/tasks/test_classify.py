@@ -789,8 +789,13 @@ class ClassifyKilledTest(Checks, absltest.TestCase):
         )
         for name in ('steps', 'learning_rate'):
             self.assertEqual(third[name], first[name])
-        done = run('fewer', two, large, '--epochs=10')
-        self.assert_refused(done, 'sweep_other_flags', '--steps was 3, is 10')
+        for more, value in (
+            ('--epochs=10', '--steps was 3, is 10'),
+            ('--examples=16', 'other examples'),
+            ('--label.pooler=tanh', 'seed=0 holds a run with other flags'),
+        ):
+            done = run('fewer', two, large, more)
+            self.assert_refused(done, 'sweep_other_flags', value)
         with mock.patch.object(
             finetune, 'check_and_run', side_effect=KeyboardInterrupt
         ) as training:

@@ -374,6 +374,7 @@ class RunTest(absltest.TestCase):
         flags = (
             f'--init={init}', f'--train={train}', f'--dev={dev}',
             '--scheme=bioes', '--epochs=4', '--learning_rate=0.03',
+            '--log_every=100',
             f'--test={dev}', f'--predict={dev}', f'--workdir={workdir}',
         )  # fmt: skip
         done = finetuning.run(tag, *flags)

@@ -107,7 +107,3 @@ def changed(kind, key, config):
         return {key: 'silu' if config.get(key) == 'relu' else 'relu'}
     value = config.get(key) or 2
     return {key: value // 2 if value > 1 else 3 * value}
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -55,6 +55,70 @@ VALUE, TOKENS = 'value_not_convertible', 'token_embeddings'
 MASK, POOLED = 'MultiVectorMask', 'HierarchicalTokenPooling'
 FILE = 'config.json'
 AS_VECTORS = 'not with Transformer and Pooling'
+# Of a folder of each kind, what one of its files says, and the refusal.
+REFUSED = (
+    ('vectors', SETTINGS, {'model_type': 'Other'}, 'public_unknown_task',
+     "'Other'"),
+    ('vectors', SETTINGS, {'model_type': 'SparseEncoder'}, ORDER,
+     'Transformer and SpladePooling as a SparseEncoder'),
+    ('vectors', SETTINGS, CROSS_ENCODER, 'module_behind',
+     'Normalize behind Dense'),
+    ('vectors', SETTINGS, {'default_prompt_name': 'x'},
+     'unknown_default_prompt', "'x'"),
+    ('vectors', SETTINGS, {'truncate_dim': 4, 'similarity_fn_name': 'dot'},
+     'truncated_dot', 4),
+    ('vectors', BERT, CLASSES, VALUE, "task 'sequence-", "only 'feature-extr"),
+    ('vectors', BERT, {'query_length': 8}, VALUE, 'query_length 8; only None'),
+    ('vectors', BERT, {'processing_kwargs': {'text': {}}}, VALUE,
+     'processing_kw'),
+    ('vectors', BERT, {'modality_config': {'image': {}}}, VALUE, 'method None'),
+    ('vectors', BERT, {'modality_config': {
+        'text': {'method_output_name': 'pooler_output'}
+    }}, VALUE, "output_name 'pooler_output'; only 'last_hidden_state'"),
+    ('vectors', f'1_Pooling/{FILE}', {
+        'pooling_mode': None, 'pooling_mode_mean_tokens': True,
+        'pooling_mode_cls_token': True,
+    }, 'unknown_public_pooling', 'mean', 'cls'),
+    ('vectors', f'2_Dense/{FILE}', {'use_residual': True}, VALUE,
+     'use_residual True'),
+    ('vectors', f'2_Dense/{FILE}', {'module_input_name': TOKENS}, VALUE,
+     f"module_input_name '{TOKENS}'; only 'sentence_embedding'"),
+    ('vectors', f'3_Normalize/{FILE}', {'module_output_name': TOKENS}, VALUE,
+     '3_Normalize/config.json has module_output_name'),
+    ('tokens', f'2_{MASK}/{FILE}', {'skiplist_tasks': ['query']}, VALUE,
+     "['query']"),
+    ('tokens', f'2_{MASK}/{FILE}', {'keep_only_token_ids': [3]}, VALUE,
+     'keep_only'),
+    ('tokens', f'1_Dense/{FILE}', {'use_residual': True}, VALUE,
+     'use_residual True'),
+    ('tokens', f'3_Normalize/{FILE}', {'module_input_name': 'x'}, VALUE,
+     "name 'x'"),
+    ('tokens', f'4_{POOLED}/{FILE}', {'pool_factor': 2}, VALUE,
+     'pool_factor 2'),
+    ('tokens', BERT, {'query_expansion': {'strategy': 'min'}}, VALUE, "'min'"),
+    ('tokens', BERT, {'query_expansion': {'token': 'x'}}, VALUE, "token 'x'"),
+    ('tokens', SETTINGS, {'similarity_fn_name': 'dot'},
+     'public_unknown_similarity', 'by dot', 'maxsim, meanmaxsim'),
+    ('long_tokens', SETTINGS, {}, 'token_vectors_of_any_length',
+     'no Normalize'),
+    ('stanford', 'artifact.metadata', {'interaction': 'flipr'}, VALUE,
+     "'flipr'"),
+    ('weights', f'1_SpladePooling/{FILE}', {'pooling_strategy': 'sum'}, VALUE,
+     "pooling_strategy 'sum'"),
+    ('weights', SETTINGS, {'similarity_fn_name': 'cosine'},
+     'public_unknown_similarity', 'by cosine', 'known are dot'),
+    ('weights', BERT, {'query_expansion': {}}, VALUE, 'query_expansion {}'),
+    ('weights', BERT, {'max_seq_length': 9}, 'no_vocabulary_head', 'source'),
+    ('pairs', f'2_Dense/{FILE}', {}, 'scores_of_other_layers', '7 tanh;'),
+    ('pairs', f'2_Dense/{FILE}', {'module_output_name': 'x'}, VALUE, "'x'"),
+    ('mean_pairs', f'2_Dense/{FILE}', {
+        'activation_function': 'torch.nn.Identity',
+    }, 'scores_of_another_state', 'pooling mean'),
+    ('encoder', SETTINGS, CROSS_ENCODER, 'no_class_head'),
+    ('encoder', SETTINGS, CROSS_ENCODER | {
+        'prompts': {'a': 'b '}, 'default_prompt_name': 'a',
+    }, 'prompt_before_classes', "'a'"),
+)  # fmt: skip
 
 
 class ModulesTest(parameterized.TestCase):
@@ -232,11 +296,6 @@ class ModulesTest(parameterized.TestCase):
         self.assertTrue((output / 'one' / '1_Pooling').is_dir())
         self.assertTrue((output / 'both_ways' / '1_Pooling').is_dir())
 
-    def test_a_cross_encoder_without_a_head_is_refused(self):
-        modules(self.source, 'Transformer', settings=CROSS_ENCODER)
-        with refused('no_class_head'):
-            self.converted()
-
     @parameterized.parameters(False, True)
     def test_vectors_are_cut(self, normalize):
         """To their first numbers; on the way out and in again, too."""
@@ -315,113 +374,43 @@ class ModulesTest(parameterized.TestCase):
             self.converted()
         self.assertFalse((self.root / 'workdir').exists())
 
-    @parameterized.parameters(
-        (SETTINGS, {'model_type': 'Other'}, 'public_unknown_task', "'Other'"),
-        (SETTINGS, {'model_type': 'SparseEncoder'}, ORDER,
-         'Transformer and SpladePooling as a SparseEncoder'),
-        (SETTINGS, CROSS_ENCODER, 'module_behind', 'Normalize behind Dense'),
-        (SETTINGS, {'default_prompt_name': 'x'}, 'unknown_default_prompt',
-         "'x'"),
-        (SETTINGS, {'truncate_dim': 4, 'similarity_fn_name': 'dot'},
-         'truncated_dot', 4),
-        (BERT, CLASSES, VALUE, "task 'sequence-", "only 'feature-extr"),
-        (BERT, {'query_length': 8}, VALUE, 'query_length 8; only None'),
-        (BERT, {'processing_kwargs': {'text': {}}}, VALUE, 'processing_kw'),
-        (BERT, {'modality_config': {'image': {}}}, VALUE, 'method None'),
-        (BERT, {'modality_config': {
-            'text': {'method_output_name': 'pooler_output'}
-        }}, VALUE, "output_name 'pooler_output'; only 'last_hidden_state'"),
-        ('2_Dense/config.json', {'use_residual': True}, VALUE,
-         'use_residual True'),
-        ('2_Dense/config.json', {'module_input_name': TOKENS}, VALUE,
-         f"module_input_name '{TOKENS}'; only 'sentence_embedding'"),
-        ('3_Normalize/config.json', {'module_output_name': TOKENS}, VALUE,
-         '3_Normalize/config.json has module_output_name'),
-    )  # fmt: skip
-    def test_what_a_module_says_is_done_or_refused(
-        self, name, content, id, *values
+    def written(self, kind):
+        """Writes a folder whose model compares texts by these."""
+        if kind == 'vectors':
+            self.sentence('Dense', 'Normalize')
+            dense(self.source, 2, 7)
+        elif kind == 'weights':
+            modules(self.source, 'MLMTransformer', 'SpladePooling', settings={})
+            change(self.source / f'1_SpladePooling/{FILE}')
+        elif kind == 'encoder':
+            modules(self.source, 'Transformer')
+        elif kind in ('pairs', 'mean_pairs'):
+            modules(
+                self.source, 'Transformer', 'Pooling', 'Dense',
+                settings=CROSS_ENCODER,
+            )  # fmt: skip
+            wide, mode = (7, 'cls') if kind == 'pairs' else (1, 'mean')
+            pooling(self.source, pooling_mode=mode)
+            dense(self.source, 2, wide)
+        else:
+            kinds = ['Dense', MASK, 'Normalize', POOLED]
+            if kind == 'long_tokens':
+                kinds.remove('Normalize')
+            settings = {'model_type': 'MultiVectorEncoder'}
+            modules(self.source, 'Transformer', *kinds, settings=settings)
+            dense(self.source, 1, 7)
+            for number, module in enumerate(kinds, 1):
+                path = self.source / f'{number}_{module}' / FILE
+                change(path, module_input_name=TOKENS)
+            if kind == 'stanford':
+                change(self.source / FILE, architectures=['HF_ColBERT'])
+
+    @parameterized.parameters(*REFUSED)
+    def test_what_a_file_says_is_refused(
+        self, kind, name, content, id, *values
     ):
-        self.sentence('Dense', 'Normalize')
-        dense(self.source, 2, 7)
+        self.written(kind)
         change(self.source / name, **content)
         with refused(id, *values):
-            sentence_transformers.read(self.source)
-
-    @parameterized.parameters(
-        (f'2_{MASK}/{FILE}', {'skiplist_tasks': ['query']}, VALUE, "['query']"),
-        (f'2_{MASK}/{FILE}', {'keep_only_token_ids': [3]}, VALUE, 'keep_only'),
-        (f'1_Dense/{FILE}', {'use_residual': True}, VALUE, 'use_residual True'),
-        (f'3_Normalize/{FILE}', {'module_input_name': 'x'}, VALUE, "name 'x'"),
-        (f'4_{POOLED}/{FILE}', {'pool_factor': 2}, VALUE, 'pool_factor 2'),
-        (BERT, {'query_expansion': {'strategy': 'min'}}, VALUE, "'min'"),
-        (BERT, {'query_expansion': {'token': 'x'}}, VALUE, "token 'x'"),
-        (SETTINGS, {'similarity_fn_name': 'dot'}, 'public_unknown_similarity',
-         'by dot', 'maxsim, meanmaxsim'),
-        ('modules.json', None, 'token_vectors_of_any_length', 'no Normalize'),
-        ('artifact.metadata', {'interaction': 'flipr'}, VALUE, "'flipr'"),
-    )  # fmt: skip
-    def test_what_vectors_of_tokens_cannot_have(
-        self, name, content, id, *values
-    ):
-        kinds = ['Dense', MASK, 'Normalize', POOLED]
-        if content is None:
-            kinds.remove('Normalize')
-        settings = {'model_type': 'MultiVectorEncoder'}
-        modules(self.source, 'Transformer', *kinds, settings=settings)
-        dense(self.source, 1, 7)
-        for number, kind in enumerate(kinds, 1):
-            path = self.source / f'{number}_{kind}' / FILE
-            change(path, module_input_name=TOKENS)
-        if name == 'artifact.metadata':
-            change(self.source / FILE, architectures=['HF_ColBERT'])
-        if content is not None:
-            change(self.source / name, **content)
-        with refused(id, *values):
-            sentence_transformers.read(self.source)
-
-    @parameterized.parameters(
-        (f'1_SpladePooling/{FILE}', {'pooling_strategy': 'sum'}, VALUE,
-         "pooling_strategy 'sum'"),
-        (SETTINGS, {'similarity_fn_name': 'cosine'},
-         'public_unknown_similarity', 'by cosine', 'known are dot'),
-        (BERT, {'query_expansion': {}}, VALUE, 'query_expansion {}'),
-        (BERT, {'max_seq_length': 9}, 'no_vocabulary_head', 'source'),
-    )  # fmt: skip
-    def test_what_weights_of_the_vocabulary_cannot_have(
-        self, name, content, id, *values
-    ):
-        modules(self.source, 'MLMTransformer', 'SpladePooling', settings={})
-        for path, more in (f'1_SpladePooling/{FILE}', {}), (name, content):
-            change(self.source / path, **more)
-        with refused(id, *values):
             self.converted()
-
-    @parameterized.parameters(
-        ('cls', {}, 'scores_of_other_layers', '7 tanh;'),
-        ('cls', {'module_output_name': 'x'}, VALUE, "'x'"),
-        ('mean', None, 'scores_of_another_state', 'pooling mean'),
-    )
-    def test_what_scores_of_pairs_cannot_be(self, mode, content, id, *values):
-        wide = 7 if content is not None else 1
-        modules(
-            self.source, 'Transformer', 'Pooling', 'Dense',
-            settings=CROSS_ENCODER,
-        )  # fmt: skip
-        pooling(self.source, pooling_mode=mode)
-        dense(self.source, 2, wide)
-        last = {'activation_function': 'torch.nn.Identity'} if wide == 1 else {}
-        change(self.source / '2_Dense' / FILE, **last, **(content or {}))
-        with refused(id, *values):
-            self.converted()
-
-    def test_a_prompt_before_classes_is_refused(self):
-        prompts = {'prompts': {'a': 'b '}, 'default_prompt_name': 'a'}
-        modules(self.source, 'Transformer', settings=CROSS_ENCODER | prompts)
-        with refused('prompt_before_classes', "'a'"):
-            sentence_transformers.read(self.source)
-
-    def test_two_modes_are_refused(self):
-        mean, cls = 'pooling_mode_mean_tokens', 'pooling_mode_cls_token'
-        self.sentence(**{mean: True, cls: True})
-        with refused('unknown_public_pooling', 'mean', 'cls'):
-            self.converted()
+        self.assertFalse((self.root / 'workdir').exists())
