@@ -149,17 +149,6 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         expected = np.tile(ask('pairs')['scores'], (300, 1))
         np.testing.assert_allclose(actual, expected, atol=1e-5)
 
-    def test_the_config_says_what_labels_taught(self):
-        config = Config.read(finetuned.workdir('numbers'))
-        train, dev = map(str, finetuned.data())
-        self.assertEqual(config.task.row, 'score')
-        self.assertTrue(config.task.pairs)
-        self.assertEqual(config.task.metrics, ('spearman', 'pearson'))
-        self.assertEqual(config.task.data, {'train': train, 'heldout': dev})
-        self.assertEqual(config.task.sizes, {'train': 24, 'heldout': 12})
-        self.assertFalse(Config.read(finetuned.workdir('classes')).task.pairs)
-        self.assertIsNone(Config.read(finetuned.start()).task)
-
     @parameterized.parameters(*SIGNATURES)
     def test_warm_up_asks_all(self, kind):
         asked = []
