@@ -96,7 +96,7 @@ SECOND = {
     'tests/tasks/test_students.py::StudentTest*answers': 'a run',
     'tests/tasks/test_students.py::StudentsKept*': 'kills',
     'tests/tasks/test_typed.py::TypedTest*': 'every command as a process',
-    'tests/tasks/test_whiten.py::WhitenCommandTest*': 'an export',
+    'tests/tasks/test_whiten.py::WhitenCommandTest*': 'a run',
     'tests/test_complaints.py::*command_says_it*': 'a process',
     'tests/test_faults.py::*': 'faults, which others have one by one',
     'tests/test_flags.py::*what_is_left_*': 'commands that run for real',

@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from export import card, comparison, signatures
-from infoword_tf.config import Config, read_exported
+from export import comparison, signatures
+from infoword_tf.config import Config
 from tests.eager import eagerly
 from tests.export import answers, finetuned, protos, workdirs
 from tests.export.finetuned import loaded
@@ -197,21 +197,3 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         metrics = Config.read(finetuned.workdir(kind)).task.metrics
         for metric in metrics:
             self.assertRegex(text, rf'\| {metric} \| -?[01]\.\d{{4}} \|')
-
-    def test_the_card_has_nats_beside_their_ceiling(self):
-        config, export = read_exported(finetuned.exported('classes'))
-        for mi, metrics_text in (
-            (0.27, 'at least 0.270 nats, of 1.080 that are possible (25%)'),
-            (-0.1, 'at least 0.000 nats, of 1.080 that are possible (0%)'),
-        ):  # fmt: skip
-            metrics = {
-                'step': 3, 'heldout/label/mi': mi,
-                'heldout/label/ceiling': 1.08, 'heldout/label/accuracy': 0.5,
-                'heldout/label/matthews': 0.25,
-            }  # fmt: skip
-            text = card.render(config, export, None, '', metrics)
-            self.assertIn(metrics_text, text)
-            self.assertIn('| accuracy | 0.5000 |\n| matthews | 0.2500 |', text)
-        text = card.render(config, export, None, '', {})
-        self.assertIn('## Task', text)
-        self.assertNotIn('text and label', text)

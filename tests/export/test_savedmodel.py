@@ -26,7 +26,12 @@ from export import (
 from export.signatures import ANSWERS, MASKS, Signatures
 from infoword_tf import config as configs
 from infoword_tf import files
-from infoword_tf.config import Config, TaskConfig, read_exported
+from infoword_tf.config import (
+    Config,
+    DenseConfig,
+    TaskConfig,
+    read_exported,
+)
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.training import record
 from tests import zoo
@@ -460,15 +465,26 @@ class BundleTest(Case):
             f'heldout/label/{name}': 0.5
             for name in ('accuracy', 'mi', 'ceiling')
         }
+
+        def nats(mi):
+            return {'heldout/label/mi': mi, 'heldout/label/ceiling': 1.08}
+
         for of, pieces, metrics, parts, others in (
             (config.replace(run={}), 0, {}, ['The run has recorded none.'],
              ['Text:']),
+            (config.replace(dense=(DenseConfig(8, 'identity'),)), 1, {},
+             ['of widths 8 (identity)'], []),
             (config, None, {}, ['Text: `text:books/*.txt` (text files, one'],
              ['to train on']),
             (rows['mlm'], 1, workdirs.METRICS, [], [unbounded, empty]),
             (task, 1, scored, ['| accuracy | 0.5000 |\n\nThe mutual'], [empty]),
             (task, 1, {**scored, 'nothing_learned': empty},
              [f'| accuracy | 0.5000 |\n\n{empty}\n\nThe mutual'], []),
+            (task, 1, {**scored, **nats(0.27)},
+             ['at least 0.270 nats, of 1.080 that are possible (25%)'], []),
+            (task, 1, {**scored, **nats(-0.1)},
+             ['at least 0.000 nats, of 1.080 that are possible (0%)'], []),
+            (task, 1, {}, ['## Task'], ['text and label']),
             (rows['mlm,nsp'], 1, workdirs.METRICS, [unbounded], []),
             # Whether a row compares texts.
             (rows['plm'], 1, {}, [averages], []),

@@ -331,11 +331,6 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
                 actual, {retrieval.LABELS[k]: v for k, v in expected.items()}
             )
 
-    def test_blocks_change_nothing(self):
-        whole = self._run('--init=any')
-        with mock.patch.object(evaluation, 'BLOCK', 2):
-            self.assertEqual(self._run('--init=any'), whole)
-
     @mock.patch.object(evaluation, 'BLOCK', 2)
     def test_documents_of_one_text(self):
         """Encoded once wherever they stand, found together, the larger id

@@ -4,17 +4,15 @@ import json
 import shutil
 
 import numpy as np
-import tensorflow as tf
 from absl.testing import absltest
 
 import infoword_tf
-from export import bundle
 from infoword_tf.config import Config
 from infoword_tf.data import corpora
 from infoword_tf.data.documents import Document
 from tasks import whiten
 from tests import corpus, places
-from tests.export import critics, workdirs
+from tests.export import workdirs
 from tests.refused import refused
 
 
@@ -109,13 +107,3 @@ class WhitenCommandTest(absltest.TestCase):
         np.testing.assert_allclose(np.cov(plain.T), np.eye(8), atol=2e-3)
         lengths = np.linalg.norm(plain, axis=1, keepdims=True)
         np.testing.assert_allclose(actual, plain / lengths, atol=1e-5)
-        # Its card reads metrics.json, which is not of a run.
-        with critics.few('embed'):
-            version = bundle.write(folder / 'white', folder / 'model')
-        card = (folder / 'model' / 'MODEL_CARD.md').read_text()
-        self.assertIn('of widths 8 (identity)', card)
-        served = workdirs.serve(str(version)).signatures['embed']
-        np.testing.assert_allclose(
-            served(texts=tf.constant(read[:9]))['embeddings'], actual[:9],
-            atol=1e-5,
-        )  # fmt: skip

@@ -1,8 +1,11 @@
 """tasks.words on words whose meanings are angles."""
 
+from unittest import mock
+
 import numpy as np
 from absl.testing import parameterized
 
+import infoword_tf
 from infoword_tf.inference import wordvectors
 from infoword_tf.inference.wordvectors import WordVectors
 from tasks import words
@@ -133,3 +136,14 @@ class WordsCommandTest(command.Checks, places.Folder, parameterized.TestCase):
         self.assertEqual(done.result['tests']['pairs']['unknown_words'], 1)
         again = wordvectors.read(self.folder / 'again.txt')
         np.testing.assert_array_equal(again.vectors, vectors().vectors)
+
+    def test_words_of_a_model(self):
+        """All that it has; of one that knows pieces those of the tests."""
+        (self.data / 'pairs.txt').write_text('\n'.join(PAIRS))
+        words_of_tests = 'up', 'high', 'right', 'East', 'low', 'nowhere'
+        for kind, asked in ('words', ()), ('bytes', ([*words_of_tests],)):
+            model = mock.Mock(tokenizer=mock.Mock(kind=kind))
+            model.word_vectors.return_value = vectors()
+            with mock.patch.object(infoword_tf, 'load', lambda _, x=model: x):
+                command.succeeded(self.run_it('--init=any'))
+            model.word_vectors.assert_called_once_with(*asked)
