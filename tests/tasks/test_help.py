@@ -1,7 +1,7 @@
 """Pages that --help prints of every command, as `test_typed` runs them."""
 
+import functools
 import importlib
-import pathlib
 import re
 from xml.etree import ElementTree
 
@@ -12,11 +12,56 @@ import infoword_tf
 from infoword_tf.commands import define
 from infoword_tf.encoders import FLAGS
 from infoword_tf.objectives import setting_flags
+from tests import places
 from tests.tasks.test_typed import ROOT, answers, commands
 
 TRAIN = 'infoword_tf.train'
 FIRST = ['corpus', 'objectives', 'init', 'size', 'seq_len', 'batch_size',
          'steps', 'learning_rate', 'precision', 'seed', 'workdir']  # fmt: skip
+# By what is typed, rows whose settings are shown.
+ROWS = {
+    '--help': (),
+    '--objectives=simcse --help': ('simcse',),
+    '--help --objectives=simcse,diffcse': ('simcse', 'diffcse'),
+    '--help --objectives=plm': ('plm',),
+    '--helpshort --objectives=mlm:1,dim:0.5': ('mlm', 'dim'),
+    '-? --objectives=infoword': ('bert_nce', 'dim'),
+    '--help --objectives=berta,mlm': ('mlm',),
+    '--help --objectives=mlm --stepps=3': ('mlm',),
+    '--help --flagfile={}/a.flags': ('gpt',),
+}
+# By the sum, flags of the encoder that the run has, but for `positions`.
+ENCODED = {
+    '--objectives=bert': ['activation', 'embedding_width',
+                          'relative_buckets', 'shared_layers'],
+    '--objectives=transformer_xl':
+        ['activation', 'clamp', 'same_length', 'untie'],
+    '--objectives=cbow': ['width'],
+    '--objectives=mlm': [
+        'activation', 'global_every', 'global_theta', 'kv_heads',
+        'local_theta', 'local_window', 'norm', 'norms', 'qk_norm',
+    ],
+}  # fmt: skip
+ORDERED = f'{TRAIN} --help', 'tasks.classify --help', 'export.savedmodel --help'
+NAMED = [f'{TRAIN} --help={name}'
+         for name in ('optimizer', 'plm', 'words', 'batch_size', 'more')]
+UNKNOWN = 'tasks.glue --help=berta'
+XML = 'tasks.sts --helpxml'
+
+
+@functools.cache
+def printed():
+    """Status, output and errors by line of all that is typed here, at once."""
+    folder = places.make()
+    (folder / 'a.flags').write_text('--objectives=gpt:1\n--size=mini\n')
+    lines = [
+        *(f'{TRAIN} {x}' for x in ROWS),
+        *(f'{TRAIN} --help {x}' for x in ENCODED),
+        *(f'{module} --helpfull' for module in commands()),
+        *ORDERED, *NAMED, UNKNOWN, XML,
+    ]  # fmt: skip
+    typed = [line.format(folder).split() for line in lines]
+    return dict(zip(lines, answers(typed, ROOT), strict=True))
 
 
 def shown(text):
@@ -39,7 +84,7 @@ def defined(module):
 class HelpTest(absltest.TestCase):
     def pages(self, *typed):
         """Returns what was printed for each line that was typed."""
-        actual = answers([line.split() for line in typed], ROOT)
+        actual = [printed()[line] for line in typed]
         for line, (status, _, err) in zip(typed, actual, strict=True):
             self.assertEqual((status, err), (0, ''), line)
         return [out for _, out, _ in actual]
@@ -47,9 +92,10 @@ class HelpTest(absltest.TestCase):
     def test_the_first_screen(self):
         modules = list(commands())
         self.assertGreater(len(modules), 20)
-        pages = self.pages(*(f'{module} --help' for module in modules))
-        for module, page in zip(modules, pages, strict=True):
+        pages = answers([[module, '--help'] for module in modules], ROOT)
+        for module, (status, page, err) in zip(modules, pages, strict=True):
             with self.subTest(module):
+                self.assertEqual((status, err), (0, ''))
                 lines = page.splitlines()
                 self.assertLessEqual(len(lines), 60)
                 self.assertLessEqual(max(map(len, lines)), 80)
@@ -82,10 +128,7 @@ class HelpTest(absltest.TestCase):
 
     def test_order(self):
         """Shows first what one decides first, and each flag once."""
-        train, classify, export = map(shown, self.pages(
-            f'{TRAIN} --help', 'tasks.classify --help',
-            'export.savedmodel --help',
-        ))  # fmt: skip
+        train, classify, export = map(shown, self.pages(*ORDERED))
         self.assertEqual(train[: len(FIRST)], FIRST)
         self.assertEqual(
             classify[:6], ['train', 'dev', 'text', 'pair', 'label', 'regress']
@@ -101,54 +144,28 @@ class HelpTest(absltest.TestCase):
 
     def test_rows(self):
         """Their settings, where they are named, wherever that stands."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        (folder / 'a.flags').write_text('--objectives=gpt:1\n--size=mini\n')
-        rows = {
-            '--help': (),
-            '--objectives=simcse --help': ('simcse',),
-            '--help --objectives=simcse,diffcse': ('simcse', 'diffcse'),
-            '--help --objectives=plm': ('plm',),
-            '--helpshort --objectives=mlm:1,dim:0.5': ('mlm', 'dim'),
-            '-? --objectives=infoword': ('bert_nce', 'dim'),
-            '--help --objectives=berta,mlm': ('mlm',),
-            '--help --objectives=mlm --stepps=3': ('mlm',),
-            f'--help --flagfile={folder}/a.flags': ('gpt',),
-        }
-        pages = self.pages(*(f'{TRAIN} {line}' for line in rows))
-        for line, page in zip(rows, pages, strict=True):
+        pages = self.pages(*(f'{TRAIN} {line}' for line in ROWS))
+        for line, page in zip(ROWS, pages, strict=True):
             with self.subTest(line):
                 self.assertCountEqual(
                     [name for name in shown(page) if '.' in name],
                     [flag for flag, (known, _)
-                     in setting_flags(rows[line]).items()
+                     in setting_flags(ROWS[line]).items()
                      if not known.decided_by],
                 )  # fmt: skip
 
     def test_encoders(self):
         """Flags of the encoder that the run has."""
-        has = {
-            '--objectives=bert': ['activation', 'embedding_width',
-                                  'relative_buckets', 'shared_layers'],
-            '--objectives=transformer_xl':
-                ['activation', 'clamp', 'same_length', 'untie'],
-            '--objectives=cbow': ['width'],
-            '--objectives=mlm': [
-                'activation', 'global_every', 'global_theta', 'kv_heads',
-                'local_theta', 'local_window', 'norm', 'norms', 'qk_norm',
-            ],
-        }  # fmt: skip
-        pages = self.pages(*(f'{TRAIN} --help {line}' for line in has))
-        for line, page in zip(has, pages, strict=True):
+        pages = self.pages(*(f'{TRAIN} --help {line}' for line in ENCODED))
+        for line, page in zip(ENCODED, pages, strict=True):
             self.assertCountEqual(
-                set(shown(page)) & set(FLAGS), ['positions', *has[line]], line
+                set(shown(page)) & set(FLAGS), ['positions', *ENCODED[line]],
+                line,
             )
 
     def test_one_name(self):
         """A group, a row or a flag, of which all is said."""
-        group, row, view, flag, more = self.pages(*(
-            f'{TRAIN} --help={name}'
-            for name in ('optimizer', 'plm', 'words', 'batch_size', 'more')
-        ))  # fmt: skip
+        group, row, view, flag, more = self.pages(*NAMED)
         self.assertContainsSubset(
             ['steps', 'optimizer', 'weight_decay', 'seed'], shown(group)
         )
@@ -168,9 +185,9 @@ class HelpTest(absltest.TestCase):
 
     def test_of_others(self):
         """A name that is nothing, and help for programs."""
-        [xml] = self.pages('tasks.sts --helpxml')
+        [xml] = self.pages(XML)
         names = [x.text for x in ElementTree.fromstring(xml).iter('name')]
         self.assertContainsSubset(['data', 'init'], names)
-        [(status, out, err)] = answers([['tasks.glue', '--help=berta']], ROOT)
+        status, out, err = printed()[UNKNOWN]
         self.assertEqual((status, out), (1, ''))
         self.assertRegex(err, '^error: --help=berta: .* are .*task, .*device$')
