@@ -11,6 +11,7 @@ Texts and vectors are appended block by block, then index.json says which texts
 are passages. So a text is encoded once, and after a kill the old index stands.
 """
 
+import functools
 import json
 import pathlib
 import shutil
@@ -56,7 +57,6 @@ class Index:
         """
         self.folder = folder
         self.about: About = {}
-        self._words: Bm25 | None = None
         if folder.is_file() or any(folder.glob('[!.]*')):
             try:
                 self._open(json.loads((folder / ABOUT).read_text()))
@@ -73,7 +73,8 @@ class Index:
         self._places = np.array(about['texts'], np.int64)
         if len(self._places):
             self._encoded.texts[self._places.max()]  # raises: texts are missing
-        self.about, self._words = about, None
+        self.about = about
+        vars(self).pop('_words', None)  # those of the index before
 
     def __len__(self) -> int:
         """Returns the number of passages."""
@@ -100,7 +101,6 @@ class Index:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
                 self._save({name: key[name] for name in MODEL}, {})
             place = {text: i for i, text in enumerate(self._encoded.texts)}
-            old = len(place)
             rows: dict[tuple[str, int, int], None] = {}  # an ordered set
             reading = commands.bar(documents, 'reading', unit=' documents')
             for document in reading:
@@ -112,7 +112,7 @@ class Index:
                     'no_text_to_search',
                     f'{key.get("corpus")} has no text to search',
                 )
-            self._encoded.add([*place][old:], encode)
+            self._encoded.add([*place][len(self._encoded.texts) :], encode)
             self._save(key, rows)
 
     def _save(self, key: About, rows: Iterable[tuple[str, int, int]]) -> None:
@@ -153,19 +153,18 @@ class Index:
                 vectors, or `top_k`, if these are more; None: all.
         """
         depth = max(ranking.MERGED, top_k) if 0 < words < 1 else top_k
+        if words > 0:
+            best = by_words = self._words.search([query], depth)
         if words < 1:
             numbers = np.arange(len(self))
             if first is not None:
-                _, [numbers] = self._by_words(query, max(first, top_k))
+                _, [numbers] = self._words.search([query], max(first, top_k))
                 numbers = numbers[numbers >= 0]
             texts = self._encoded.read(self._places[numbers], vector)
             block = numbers, prepare(texts)
             best = ranking.search(prepare(vector), [block], depth, 'dot')
-            if words > 0:
-                by_words = self._by_words(query, depth)
-                best = ranking.hybrid(best, by_words, top_k, words)
-        else:
-            best = self._by_words(query, depth)
+        if 0 < words < 1:
+            best = ranking.hybrid(best, by_words, top_k, words)
         [scores], [numbers] = best
         texts, sources = self._encoded.texts, self.about['sources']
         return [
@@ -174,11 +173,7 @@ class Index:
             if i >= 0
         ]
 
-    def _by_words(
-        self, query: str, top_k: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Searches by BM25, read at the first query that asks for words."""
-        if self._words is None:
-            name = f'words-{self.about["number"]}'
-            self._words = Bm25.load(self.folder / name)
-        return self._words.search([query], top_k)
+    @functools.cached_property
+    def _words(self) -> Bm25:
+        """Words of all passages, read at the first query by words."""
+        return Bm25.load(self.folder / f'words-{self.about["number"]}')

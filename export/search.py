@@ -24,8 +24,6 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from infoword_tf import commands
 from infoword_tf.choices import again, flag
 from infoword_tf.config import read_exported
@@ -88,28 +86,6 @@ class SearchChoices:
         return self.hybrid_share
 
 
-def check(choices: SearchChoices, chosen: Mapping[str, Any]) -> str:
-    """Refuses choices that do not go together; returns the critic."""
-    commands.require(vars(choices), model='an exported model, DIR/1')
-    if choices.documents and 'corpus' in chosen:
-        raise UsageError('documents_or_corpus', 'give --documents or --corpus')
-    if not choices.documents:
-        names = 'id', 'text', 'delimiter'
-        commands.refuse(chosen, names, '{} is for --documents; leave it out')
-    stages.check_stages(choices.first, choices.rerank, choices.rerank_top)
-    config, _ = read_exported(pathlib.Path(choices.model))
-    critic = choices.critic or config.critic
-    if CRITICS[critic].of_pairs:
-        raise UsageError(
-            'cross_without_index',
-            f'--model={choices.model} rates pairs: name another one, and this '
-            'one with --rerank',
-        )
-    if choices.rerank is not None:
-        read_exported(pathlib.Path(choices.rerank))
-    return critic
-
-
 def prepare(
     choices: SearchChoices, chosen: Mapping[str, Any]
 ) -> Callable[[Any], Search]:
@@ -119,8 +95,24 @@ def prepare(
         A function of the loaded model, or of None, which loads it. Both raise
         UsageError, FileNotFoundError or ValueError where something is wrong.
     """
-    critic = check(choices, chosen)
+    commands.require(vars(choices), model='an exported model, DIR/1')
+    if choices.documents and 'corpus' in chosen:
+        raise UsageError('documents_or_corpus', 'give --documents or --corpus')
+    if not choices.documents:
+        names = 'id', 'text', 'delimiter'
+        commands.refuse(chosen, names, '{} is for --documents; leave it out')
+    stages.check_stages(choices.first, choices.rerank, choices.rerank_top)
     path, folder = pathlib.Path(choices.model), choices.index
+    config, _ = read_exported(path)
+    critic = choices.critic or config.critic
+    if CRITICS[critic].of_pairs:
+        raise UsageError(
+            'cross_without_index',
+            f'--model={choices.model} rates pairs: name another one, and this '
+            'one with --rerank',
+        )
+    if choices.rerank is not None:
+        read_exported(pathlib.Path(choices.rerank))
     index = Index(pathlib.Path(folder or path.parent / 'search'))
     key, documents = {'model': digest(path), 'critic': critic}, None
     if choices.documents:
@@ -175,10 +167,8 @@ def search_of(
         models.check_critic_dims(critic)
         models.check_dims(dims, encode([''], None).shape[1])
     rerank = None
-    if choices.rerank is not None:
-        rerank = models.exported_scores(
-            pathlib.Path(choices.rerank), BATCH_SIZE
-        )
+    if other := choices.rerank:
+        rerank = models.exported_scores(pathlib.Path(other), BATCH_SIZE)
 
     def compared(texts: Texts) -> Texts:
         if dims is not None:
@@ -198,9 +188,10 @@ def search_of(
             first=top if choices.first else None,
         )
         if rerank and results:
-            scores = rerank(query, [passage.text for _, passage in results])
-            best = np.argsort(-scores, kind='stable')[:top_k]
-            results = [(float(scores[i]), results[i][1]) for i in best]
+            _, passages = zip(*results, strict=True)
+            scores = rerank(query, [passage.text for passage in passages])
+            scored = zip(scores.tolist(), passages, strict=True)
+            results = sorted(scored, key=lambda pair: -pair[0])[:top_k]
         return results
 
     return search

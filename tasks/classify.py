@@ -54,7 +54,7 @@ from infoword_tf.evaluation import measures
 from infoword_tf.training.begin import refuse_unknown_rows
 
 from . import finetune
-from .task import ANY_TABLE, HELDOUT, TRAIN, copy_best
+from .task import ANY_TABLE, HELDOUT, TRAIN
 from .texts import TextTask
 
 if TYPE_CHECKING:
@@ -277,15 +277,14 @@ class Classify(TextTask):
 
     Attributes:
         tests: groups of --test by name; '' if there is one.
-        unknown: texts of --predict, or None.
     """
 
     choices = TableChoices
+    output = PREDICTIONS
 
     name: str = ANY_TABLE
     metrics: tuple[str, ...] = ('accuracy',)
     tests: Mapping[str, TableExamples] = dataclasses.field(default_factory=dict)
-    unknown: TableExamples | None = None
 
     @classmethod
     def read(cls, choices: TableChoices, model: str | None = None) -> Self:
@@ -347,11 +346,7 @@ class Classify(TextTask):
         return dataclasses.replace(self, extra=extra)
 
     def test(self, workdir: pathlib.Path) -> dict[str, Any]:
-        """Scores --test and predicts --predict with the weights of a run.
-
-        Returns:
-            As `scores_of`; predictions are written to the workdir.
-        """
+        """Implements `Task.test`, with the entries of `scores_of`."""
         if not self.tests and self.unknown is None:
             return {}
         import infoword_tf
@@ -373,13 +368,6 @@ class Classify(TextTask):
                 f'{path}: {len(predictions):,} predictions for {table.where}',
                 flush=True,
             )
-        return scores
-
-    def write(self, workdir: pathlib.Path, out: pathlib.Path) -> dict[str, Any]:
-        """Draws a confusion matrix, and copies the best predictions."""
-        scores = super().write(workdir, out)
-        if self.unknown is not None:
-            copy_best(workdir, out, PREDICTIONS)
         return scores
 
 

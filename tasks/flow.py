@@ -113,7 +113,6 @@ def begin(flow: 'Flow', x: np.ndarray, random: np.random.Generator) -> None:
             for layer in hidden:
                 drawn = random.standard_normal(layer.kernel.shape)
                 layer.kernel.assign(drawn * math.sqrt(2 / layer.width))
-            last.kernel.assign(np.zeros(last.kernel.shape))
         else:
             begin_norm(step.mix, x)
             inner = np.asarray(step.mixed(x))[:, : step.half]
@@ -124,7 +123,7 @@ def begin(flow: 'Flow', x: np.ndarray, random: np.random.Generator) -> None:
                 inner = np.asarray(layer(inner))
                 begin_norm(norm, inner)
                 inner = np.asarray(norm(inner))
-            last.kernel.assign(np.zeros(last.kernel.shape))
+        last.kernel.assign(np.zeros(last.kernel.shape))
         x = np.asarray(step(x))
 
 

@@ -44,7 +44,7 @@ from infoword_tf import commands, errors
 from infoword_tf.choices import DeviceChoices, again, by_language, flag
 from infoword_tf.resolve import answering
 
-from .retrieval import VectorChoices
+from .retrieval import VectorChoices, decided
 
 if TYPE_CHECKING:  # they import TensorFlow, or Keras
     from infoword_tf.config import Config
@@ -377,11 +377,8 @@ def score_text(choices: LmChoices) -> dict[str, Any]:
     corpus = corpora.open_corpus(choices.corpus, choices.heldout, whole=True)
 
     import infoword_tf
-    from infoword_tf.training.record import faster_precision
 
-    dtype = choices.precision
-    if dtype == 'auto':
-        dtype = faster_precision()
+    dtype = decided(choices.precision)
     loaded = infoword_tf.load(choices.init, dtype, choices.arguments)
     model, tokenizer = loaded.model, loaded.tokenizer
     row = next_token_row(loaded, choices.init)

@@ -25,6 +25,7 @@ texts that each rule excluded.
 import collections
 import csv
 import dataclasses
+import functools
 import itertools
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,10 +38,11 @@ from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.critics import CRITICS
 from infoword_tf.data import corpora, text_pairs
-from infoword_tf.evaluation import ranking, retrieval
+from infoword_tf.evaluation import models, ranking, retrieval
+from infoword_tf.evaluation.stages import Encoder
 from infoword_tf.resolve import answering
 
-from .retrieval import RetrievalChoices
+from .retrieval import RetrievalChoices, decided
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
@@ -157,51 +159,30 @@ def select(
     return Mined(negatives, lost)
 
 
-def encode(
-    loaded: 'Loaded',
-    texts: list[str],
-    role: str,
-    choices: MineChoices,
-    progress: bool = True,
-) -> np.ndarray:
-    """Encodes texts to [n, D], of length 1 if the similarity is cosine."""
-    return loaded.encode(
-        texts,
-        choices.batch_size,
-        normalize=loaded.config.similarity == 'cosine',
-        progress=progress,
-        prompt=loaded.config.prompt_for(role),
-    )
-
-
 def search(
-    loaded: 'Loaded',
     queries: np.ndarray,
     known: np.ndarray,
     texts: list[str],
     most: int,
-    choices: MineChoices,
-) -> tuple[np.ndarray, np.ndarray]:
+    encode: Encoder,
+) -> retrieval.Rankings:
     """Searches n texts for queries [Q, D]; returns as `Best.sorted`.
 
     The vectors of the first texts are `known` [S, D]; others are encoded.
     """
-    def vectors() -> Iterator[np.ndarray]:
-        for begin in range(0, len(known), BLOCK):
-            yield known[begin : begin + BLOCK]
-        for begin in range(len(known), len(texts), BLOCK):
-            rest = texts[begin : begin + BLOCK]
-            yield encode(
-                loaded, rest, role='passage', choices=choices, progress=False
-            )
+    begins = [
+        *range(0, len(known), BLOCK),
+        *range(len(known), len(texts), BLOCK),
+    ]
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        begin = 0
         with commands.bar(total=len(texts), unit=' texts') as bar:
-            for block in vectors():
-                yield begin + np.arange(len(block)), block
-                begin += len(block)
-                bar.update(len(block))
+            for begin, end in itertools.pairwise([*begins, len(texts)]):
+                block = known[begin:end]
+                if begin >= len(known):
+                    block = encode(texts[begin:end], 'passage')
+                yield np.arange(begin, end), block
+                bar.update(end - begin)
 
     return ranking.search(queries, blocks(), most, 'dot')
 
@@ -245,17 +226,10 @@ def rated(loaded: 'Loaded', first: list[str], second: list[str]) -> np.ndarray:
     return loaded.classify(first, second)[:, -1]
 
 
-def read(choices: MineChoices) -> JudgedPairs:
-    """Reads --data_dir, or --pairs and --corpus; errors as of `run`."""
-    if choices.data_dir is not None:
-        return read_folder(choices, pathlib.Path(choices.data_dir))
-    return read_pairs(choices, choices.pairs or '')
-
-
-def read_pairs(choices: MineChoices, pairs: str) -> JudgedPairs:
+def read_pairs(choices: MineChoices) -> JudgedPairs:
     """Reads --pairs and --corpus; errors as of `run`."""
     parts, notes = text_pairs.read_pairs(
-        pairs, choices.pair_columns, choices.pair_delimiter
+        choices.pairs or '', choices.pair_columns, choices.pair_delimiter
     )
     print('\n'.join(notes), flush=True)
     firsts = [a for part in parts for a in part.texts[0]]
@@ -332,28 +306,33 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         FileNotFoundError, UsageError, ValueError: what is wrong with a choice.
     """
     workdir = check(choices, chosen)
-    firsts, seconds, belongs, more = read(choices)
+    if choices.data_dir is not None:
+        pairs = read_folder(choices, pathlib.Path(choices.data_dir))
+    else:
+        pairs = read_pairs(choices)
+    firsts, seconds, belongs, more = pairs
     text_of, query_of = _numbered(seconds), _numbered(firsts)
     known, queries = list(text_of), list(query_of)
     texts = list(_numbered(itertools.chain(known, more)))
 
     import infoword_tf
-    from infoword_tf.training.record import faster_precision
 
-    dtype = choices.precision
-    loaded = infoword_tf.load(
-        choices.init, faster_precision() if dtype == 'auto' else dtype
-    )
+    loaded = infoword_tf.load(choices.init, decided(choices.precision))
     most = choices.window + choices.skip + max(map(len, belongs.values()))
-    vectors = encode(loaded, queries, 'query', choices)
-    known_vectors = encode(loaded, known, 'passage', choices)
-    scores, results = search(
+    encoder = functools.partial(
+        models.encoder_of,
         loaded,
+        batch_size=choices.batch_size,
+        normalize=loaded.config.similarity == 'cosine',
+    )
+    encode = encoder()
+    vectors, known_vectors = encode(queries, 'query'), encode(known, 'passage')
+    scores, results = search(
         vectors,
         known=known_vectors,
         texts=texts,
         most=min(most, len(texts)),
-        choices=choices,
+        encode=encoder(progress=False),
     )
     if choices.rescore:
         judge = infoword_tf.load(choices.rescore)
@@ -385,8 +364,8 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         )
     workdir.mkdir(parents=True, exist_ok=True)
     negatives = {a: [texts[i] for i in of.negatives] for a, of in mined.items()}
-    pairs = zip(firsts, seconds, strict=True)
-    write_pairs(workdir / 'pairs.csv', pairs, negatives, choices.negatives)
+    both = zip(firsts, seconds, strict=True)
+    write_pairs(workdir / 'pairs.csv', both, negatives, choices.negatives)
     counts = collections.Counter(len(m.negatives) for m in mined.values())
     record = {
         'pairs': len(firsts),

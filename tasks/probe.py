@@ -283,12 +283,11 @@ def run(choices: ProbeChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             installed.
         FileNotFoundError, ValueError: the data or the model cannot be read.
     """
-    commands.require(
-        vars(choices),
+    workdir = retrieval.check_source(
+        choices,
+        'pooling',
         train='a table, or a folder in the layout of MR or TREC',
-        workdir='a folder for metrics.json',
     )
-    workdir = retrieval.check_source(choices, 'pooling')
     train, dev = read(choices)
     classes = labelling.classes(train)
     _check_folds(train, INNER if dev else OUTER)

@@ -62,9 +62,7 @@ from infoword_tf.evaluation.retrieval import (
 )
 from infoword_tf.evaluation.stages import Costs, Rate, StageChoices, by_pairs
 from infoword_tf.evaluation.trec import read_run, write_run
-from infoword_tf.evaluation.vectors import (
-    digest,
-)
+from infoword_tf.evaluation.vectors import digest
 from infoword_tf.folders import workdir_of
 
 if TYPE_CHECKING:  # it imports TensorFlow
@@ -136,21 +134,25 @@ class RetrievalChoices(VectorChoices):
         help=f'Precision of --init; {AUTO}')
 
 
-# ----------------------------------------------------------------------- tasks
-
-
 # -------------------------------------------------------------------- encoders
 
 
-def check_source(choices: VectorChoices, *of_init: str) -> pathlib.Path:
+def check_source(
+    choices: VectorChoices, *of_init: str, **needed: str
+) -> pathlib.Path:
     """Checks --init, --model and --workdir; returns the last as a path.
 
-    Choices named by `of_init` need --init.
+    Choices named by `of_init` need --init; `needed` are other flags that must
+    have a value, as of `commands.require`.
 
     Raises:
-        errors.UsageError: neither or both of --init and --model, a choice of
-            `of_init` with an export, or --workdir holds a model.
+        errors.UsageError: a flag has no value, neither or both of --init and
+            --model, a choice of `of_init` with an export, or --workdir holds a
+            model.
     """
+    commands.require(
+        vars(choices), **needed, workdir='a folder for metrics.json'
+    )
     if bool(choices.init) == bool(choices.model):
         raise errors.UsageError('init_or_model', 'give --init or --model')
     for name in of_init:
@@ -160,6 +162,13 @@ def check_source(choices: VectorChoices, *of_init: str) -> pathlib.Path:
                 f'--{name} goes with --init: the pooling of an export is fixed',
             )
     return commands.result_folder(choices.workdir)
+
+
+def decided(precision: str) -> str:
+    """Returns --precision, of which `auto` is read off the device."""
+    from infoword_tf.training.record import faster_precision
+
+    return faster_precision() if precision == 'auto' else precision
 
 
 # -------------------------------------------------------------------- searches
@@ -374,9 +383,9 @@ class Stage(NamedTuple):
     """
 
     critic: str
-    encode: stages.Encoder | None
-    similarity: str
-    rate: Rate | None
+    encode: stages.Encoder | None = None
+    similarity: str = ''
+    rate: Rate | None = None
     source: Sequence[Any] = ()
     key: Mapping[str, Any] = {}
 
@@ -389,19 +398,12 @@ def stage_of_export(choices: RetrievalChoices, folder: pathlib.Path) -> Stage:
         if choices.dims is not None:
             models.check_critic_dims(critic)
         rate = models.exported_rate(folder, choices.batch_size)
-        return Stage(critic, None, '', rate)
+        return Stage(critic, rate=rate)
     encode, similarity = models.exported(
         folder, choices.batch_size, choices.dims, critic=critic
     )
     key = _key(choices, critic)
-    return Stage(
-        critic=critic,
-        encode=encode,
-        similarity=similarity,
-        rate=None,
-        source=[folder],
-        key=key,
-    )
+    return Stage(critic, encode, similarity, source=[folder], key=key)
 
 
 def _key(choices: RetrievalChoices, critic: str) -> dict[str, Any]:
@@ -425,7 +427,7 @@ def stage_of(
         rate = functools.partial(
             loaded.score_pairs, batch_size=choices.batch_size
         )
-        return Stage(critic, None, '', rate)
+        return Stage(critic, rate=rate)
     settings: dict[str, Any] = {
         'batch_size': choices.batch_size,
         'progress': False,
@@ -435,15 +437,9 @@ def stage_of(
     if kind.has_dims:
         settings['dims'] = choices.dims
     encode = models.encoder_of(loaded, critic, **settings)
+    similarity = kind.similarity or config.similarity
     key = key | _key(choices, critic)
-    return Stage(
-        critic=critic,
-        encode=encode,
-        similarity=kind.similarity or config.similarity,
-        rate=None,
-        source=source,
-        key=key,
-    )
+    return Stage(critic, encode, similarity, source=source, key=key)
 
 
 def opened(choices: RetrievalChoices, path: str) -> tuple[Any, Stage]:
@@ -452,11 +448,8 @@ def opened(choices: RetrievalChoices, path: str) -> tuple[Any, Stage]:
     if (folder / 'saved_model.pb').is_file():
         return None, stage_of_export(choices, folder)
     import infoword_tf
-    from infoword_tf.training.record import faster_precision
 
-    dtype = choices.precision
-    if dtype == 'auto':
-        dtype = faster_precision()
+    dtype = decided(choices.precision)
     loaded = infoword_tf.load(path, dtype)
     names = FILE, WEIGHTS, loaded.tokenizer.file
     source = folder, [folder / name for name in names]
@@ -597,7 +590,7 @@ def _baselines(
         results['untrained'] = search('untrained', untrained, before)
     for name, of in ('untrained_embeddings', fresh), ('embeddings', loaded):
         encode = models.mean_of_embeddings(of)
-        mean = Stage(models.VECTORS, encode, 'cosine', None)
+        mean = Stage(models.VECTORS, encode, 'cosine')
         results[name] = search(name, mean)
     return results
 

@@ -155,13 +155,11 @@ def answered(loaded: 'Loaded', questions: 'Questions') -> 'Predictions':
     )
     predictions = Predictions({}, {}, {})
     for number, reply in enumerate(replies):
-        name = questions.ids[number]
+        name, context = questions.ids[number], questions.context[number]
         # Cut out of the context's bytes, which may be no UTF-8.
         best = [
             answer._replace(
-                text=contexts.cut(
-                    questions.context[number], answer.begin, answer.end
-                )
+                text=contexts.cut(context, answer.begin, answer.end)
             )
             for answer in reply.best
         ]
@@ -171,11 +169,7 @@ def answered(loaded: 'Loaded', questions: 'Questions') -> 'Predictions':
             if best:
                 rest = max(0.0, 1 - sum(a.probability for a in best))
                 score = best[0].score + reply.null_odds
-                best.append(
-                    Answer(
-                        text='', probability=rest, score=score, begin=-1, end=-1
-                    )
-                )
+                best.append(Answer('', rest, score, begin=-1, end=-1))
         predictions.best[name] = sorted(best, key=lambda answer: -answer.score)
     return predictions
 
@@ -198,12 +192,7 @@ class Squad(Task):
 
     @classmethod
     def read(cls, choices: SquadChoices, model: str | None = None) -> Self:
-        """Reads training and dev questions.
-
-        Raises:
-            UsageError: --train or --dev is missing.
-            FileNotFoundError, ValueError: a file cannot be read.
-        """
+        """Reads training and dev questions; errors as of `Task.read`."""
         commands.require(
             vars(choices),
             train='a file of SQuAD to train on',

@@ -1,14 +1,13 @@
-"""Answers and probabilities from the scores of all windows of a SQuAD file.
+"""Answers from the scores of all windows of a SQuAD file, and files of answers.
 
-`inference.answers` decodes; here the answers are written. A question without a
-span has the answer ''.
+`inference.answers` decodes. A question without a span has the answer ''.
 
 Glossary of shapes: n windows, P tokens of the contexts of all windows, S spans
 of a window.
 """
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ import tensorflow as tf
 
 from infoword_tf import files
 from infoword_tf.inference import answers as decoding
-from infoword_tf.inference.answers import AMONG, SPANS, SURE, BestSpans
+from infoword_tf.inference.answers import SURE, BestSpans
 from infoword_tf.inference.reader import Answer
 from infoword_tf.objectives.infonce import NEVER
 
@@ -42,7 +41,6 @@ def spans(
     features: Features,
     predictions: Mapping[str, np.ndarray],
     longest: int,
-    count: int = SPANS,
 ) -> BestSpans:
     """Finds the best S spans of every window, as NumPy arrays.
 
@@ -51,7 +49,6 @@ def spans(
         predictions: arrays of tokens [P, ...] or of windows [n, ...], by the
             names of `objectives.span.BestSpans.spans`.
         longest: tokens of a span.
-        count: S.
     """
     sizes = features.sizes
     begins = np.cumsum(sizes) - sizes
@@ -66,7 +63,6 @@ def spans(
             features.most[places],
             sizes[chunk].astype(np.int32),
             longest,
-            count,
         )
         if 'starts' in predictions:
             best = decoding.spans_after(
@@ -84,7 +80,8 @@ class Predictions(NamedTuple):
     """Answers by question.
 
     Attributes:
-        best: the best answers, with '' if a question may have no answer.
+        best: the best answers, with '' if a question may have no answer; empty
+            where they are only scored.
         texts: the best answer that is not '', or ''.
         null_odds: score of "no answer" minus that of the best answer, in nats;
             empty if every question has an answer.
@@ -108,16 +105,14 @@ def answers(
     features: Features,
     spans: BestSpans,
     nowhere: np.ndarray | None = None,
-    among: int = AMONG,
 ) -> Predictions:
-    """Finds the best answers of all questions.
+    """Finds the best answer of each question, to be scored.
 
     Args:
         questions, features: questions of the file, and windows of them.
         spans: best spans of the windows.
         nowhere: [n] float32, scores of "no answer"; None: every question has
             an answer.
-        among: argument of `inference.answers.answers`.
     """
     numbers = features.questions.astype(np.int64)
     token = features.begins[questions.context[numbers]] + features.firsts
@@ -134,51 +129,23 @@ def answers(
         scores=spans.scores,
         begins=begins,
         ends=ends,
-        among=among,
+        count=1,
     )
-    best = (x.numpy().tolist() for x in decoded[1:])
+    best = zip(*(x.numpy()[:, 0].tolist() for x in decoded[1:]), strict=True)
     lowest = None
     if nowhere is not None:
         lowest = decoding.lowest(nowhere, numbers, len(contexts)).numpy()
     predictions = Predictions({}, {}, {})
-    for number, (scores, firsts, lasts) in enumerate(zip(*best, strict=True)):
-        name = questions.ids[number]
-        candidates = [
-            (questions.contexts.cut(questions.context[number], first, end),
-             score, first, end)
-            for score, first, end in zip(scores, firsts, lasts, strict=True)
-            if score > NEVER / 2
-        ]  # fmt: skip
-        predictions.texts[name] = candidates[0][0] if candidates else ''
-        if lowest is not None:
-            none = float(lowest[number])
-            predictions.null_odds[name] = (
-                none - candidates[0][1] if candidates else SURE
-            )
-            if none < SURE:
-                candidates.append(
-                    ('', none, decoding.NOWHERE, decoding.NOWHERE)
-                )
-        predictions.best[name] = _with_probabilities(candidates)
-    return predictions
-
-
-def _with_probabilities(
-    candidates: Sequence[tuple[str, float, int, int]],
-) -> list[Answer]:
-    """Sorts (text, score, begin, end) by score, and adds the softmax."""
-    best = sorted(candidates, key=lambda candidate: -candidate[1])
-    shares = np.exp([score - best[0][1] for _, score, *_ in best])
-    return [
-        Answer(
-            text=text,
-            probability=float(share / shares.sum()),
-            score=score,
-            begin=begin,
-            end=end,
+    for number, (score, begin, end) in enumerate(best):
+        name, context = questions.ids[number], questions.context[number]
+        has_answer = score > NEVER / 2
+        predictions.texts[name] = (
+            questions.contexts.cut(context, begin, end) if has_answer else ''
         )
-        for (text, score, begin, end), share in zip(best, shares, strict=True)
-    ]
+        if lowest is not None:
+            odds = float(lowest[number]) - score if has_answer else SURE
+            predictions.null_odds[name] = odds
+    return predictions
 
 
 def write(

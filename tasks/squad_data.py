@@ -397,25 +397,35 @@ def features(
         truncated += int((tokens.row_lengths().numpy() > longest).sum())
         tokens = tokens[:, :longest]
         context = questions.context[chunk]
-        limits = limit - tokens.row_lengths()
-        split, most = _split(sizes[chunk], limits, stride)
+        lengths = tf.constant(sizes[chunk])
+        split = windows(lengths, limit - tokens.row_lengths(), stride)
+        most = most_context(split, lengths).numpy()
+        split = ContextWindows(*(x.numpy() for x in split))
+        inside, unknown = _inside(split, answers[chunk])
+        known = ~unknown if null else inside
         if training:
-            split, most = _teaching(split, most, answers[chunk], null)
-        question, *rest = _formatted(
+            most = most[np.repeat(known, split.sizes)]
+            split = ContextWindows(*(x[known] for x in split))
+            known = known[known]
+        formatted = _formatted(
             split,
-            most,
             tokens=tokens,
             ids=ids,
             begins=begins[context],
             answers=answers[chunk],
             template=template,
-            null=null,
         )
-        chunks.append((chunk[question], *rest))
+        question = chunk[split.contexts]
+        chunks.append((question, split.firsts, most, *formatted, known))
     question, firsts, most, *arrays = map(
         np.concatenate, zip(*chunks, strict=True)
     )
-    _check_any(len(question), questions.path)
+    if not len(question):
+        raise errors.InputError(
+            'squad_no_window',
+            f'{questions.path}: no question is left; their contexts are empty, '
+            'or no answer stands where its context should have it',
+        )
     tokenless = int((lost & (questions.answers[:, 0] != UNKNOWN)).sum())
     counts = {
         'have answers of which the tokenizer leaves nothing': tokenless,
@@ -433,16 +443,6 @@ def features(
     )
 
 
-def _check_any(count: int, path: pathlib.Path) -> None:
-    """Raises InputError if no window is left."""
-    if not count:
-        raise errors.InputError(
-            'squad_no_window',
-            f'{path}: no question is left; their contexts are empty, or no '
-            'answer stands where its context should have it',
-        )
-
-
 def _notes(questions: Questions, counts: Mapping[str, int]) -> list[str]:
     """Lists how many questions something is true of, if of any."""
     total = f'of {len(questions.ids):,} questions'
@@ -451,15 +451,6 @@ def _notes(questions: Questions, counts: Mapping[str, int]) -> list[str]:
         for what, count in counts.items()
         if count
     ]
-
-
-def _split(
-    sizes: np.ndarray, limits: tf.Tensor, stride: int
-) -> tuple[ContextWindows, np.ndarray]:
-    """Splits contexts of so many tokens; also tells which tokens count."""
-    split = windows(tf.constant(sizes), limits, stride)
-    most = most_context(split, tf.constant(sizes)).numpy()
-    return ContextWindows(*(x.numpy() for x in split)), most
 
 
 def _examples(
@@ -471,7 +462,10 @@ def _examples(
     candidates: np.ndarray,
     known: np.ndarray,
 ) -> Examples:
-    """Makes examples of the windows that `_formatted` returns."""
+    """Makes examples of the arrays that `_formatted` returns.
+
+    `known` [n] bool are the windows whose targets are counted.
+    """
     return Examples(
         ids=ids,
         segments=segments,
@@ -537,44 +531,23 @@ def _inside(
     return inside, answer[:, 0] == UNKNOWN
 
 
-def _teaches(
-    split: ContextWindows, answers: np.ndarray, null: bool
-) -> np.ndarray:
-    """Tells of which windows a model can learn, bool."""
-    inside, unknown = _inside(split, answers)
-    return ~unknown if null else inside
-
-
-def _teaching(
-    split: ContextWindows, most: np.ndarray, answers: np.ndarray, null: bool
-) -> tuple[ContextWindows, np.ndarray]:
-    """Leaves out windows of which a model cannot learn."""
-    known = _teaches(split, answers, null)
-    most = most[np.repeat(known, split.sizes)]
-    return ContextWindows(*(x[known] for x in split)), most
-
-
 def _formatted(
     split: ContextWindows,
-    most: np.ndarray,
     tokens: tf.RaggedTensor,
     ids: np.ndarray,
     begins: np.ndarray,
     answers: np.ndarray,
     template: Template,
-    null: bool,
 ) -> tuple[np.ndarray, ...]:
     """Formats windows of questions as examples.
 
     `tokens`, `begins` and `answers` are by question, as `split.contexts`.
 
     Returns:
-        Question, first token, `most`, ids, segments, lengths, places, targets,
-        candidates and whether the answer is a candidate.
+        Ids, segments, lengths, places, targets and candidates.
     """
     layout, answer = template.layout, answers[split.contexts]
     inside, unknown = _inside(split, answers)
-    known = _teaches(split, answers, null)
     ends = np.cumsum(split.sizes)
     source = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
         begins[split.contexts] + split.firsts - (ends - split.sizes),
@@ -602,14 +575,10 @@ def _formatted(
     spans = np.where(unknown[:, None], candidates[:, 1:], spans)
     targets = np.concatenate([spans, places[:, None]], axis=1)
     return (
-        split.contexts,
-        split.firsts,
-        most,
         inputs.values.numpy(),
         segments.astype(np.int8),
         lengths,
         places.astype(np.int32),
         targets.astype(np.int32),
         candidates.astype(np.int32),
-        known,
     )

@@ -38,41 +38,38 @@ def scores(
     golds: Mapping[str, Sequence[str]], answers: Mapping[str, str]
 ) -> dict[str, float]:
     """Returns 'exact_match' and 'f1' of SQuAD 1.1, means over all questions."""
-    exact = f1 = 0.0
-    for question, known in golds.items():
-        if question not in answers:
-            continue
-        answer = normalized(answers[question])
-        known = [normalized(gold) for gold in known]
-        exact += answer in known
-        f1 += max(overlap(gold.split(), answer.split()) for gold in known)
+    raw = raw_scores(golds, answers, version2=False)
+    exact, f1 = (sum(score.values()) for score in raw)
     total = len(golds)
     return {'exact_match': 100 * exact / total, 'f1': 100 * f1 / total}
 
 
 class Raw(NamedTuple):
-    """Scores by question with a prediction (SQuAD 2.0)."""
+    """Scores by question with a prediction."""
 
     exact: dict[str, float]
     f1: dict[str, float]
 
 
 def raw_scores(
-    golds: Mapping[str, Sequence[str]], answers: Mapping[str, str]
+    golds: Mapping[str, Sequence[str]],
+    answers: Mapping[str, str],
+    version2: bool = True,
 ) -> Raw:
-    """Scores questions by SQuAD 2.0; without golds '' is the answer."""
+    """Scores questions; in SQuAD 2.0 without golds '' is the answer."""
     raw = Raw({}, {})
     for question, known in golds.items():
         if question not in answers:
             continue
         answer = normalized(answers[question])
-        words = answer.split()
-        known = [text for gold in known if (text := normalized(gold))] or ['']
+        known = [normalized(gold) for gold in known]
+        if version2:
+            known = [*filter(None, known)] or ['']
         raw.exact[question] = float(answer in known)
+        # Of two empty texts F1 is 1 in 2.0, and else that of no common words.
         raw.f1[question] = max(
-            overlap(gold.split(), words)
-            if gold and words
-            else float(gold == answer)
+            overlap(gold.split(), answer.split())
+            or float(version2 and gold == answer)
             for gold in known
         )
     return raw

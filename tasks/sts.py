@@ -29,7 +29,7 @@ With `--model` the vectors are those of an export.
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,9 @@ import numpy as np
 from infoword_tf import commands
 from infoword_tf.choices import flag
 from infoword_tf.evaluation import measures, models
+from infoword_tf.evaluation.stages import Encoder
 from infoword_tf.evaluation.sts import (
     SETS,
-    Encode,
     ScoredPairs,
     alignment,
     read,
@@ -86,10 +86,10 @@ def measure(pairs: ScoredPairs, similarity: np.ndarray) -> dict[str, Any]:
 
 
 def measured(
-    pairs: ScoredPairs, encode: Encode, similarity: str
+    pairs: ScoredPairs, encode: Encoder, similarity: str
 ) -> dict[str, Any]:
     """Measures an encoder on pairs, with alignment and uniformity."""
-    vectors = encode(pairs.texts)
+    vectors = encode(pairs.texts, None)
     spread = {
         'alignment': alignment(pairs, vectors),
         'uniformity': uniformity(pairs.texts, vectors),
@@ -132,30 +132,24 @@ def show(record: Mapping[str, Any]) -> None:
 @commands.takes(StsChoices)
 def run(choices: StsChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Measures the vectors of --init or --model; returns metrics.json."""
-    commands.require(
-        vars(choices),
+    workdir = retrieval.check_source(
+        choices,
         data='a file of STS-B or SICK, a folder of STS12 to STS16, or a folder '
         'of all of them',
-        workdir='a folder for metrics.json',
     )
-    workdir = retrieval.check_source(choices)
     path = pathlib.Path(choices.data)
     sets = read_sets(path)
     pairs = None if sets else read(path)
     encode, similarity = models.vectors_of(
         choices.init, choices.model, choices.dims
     )
-
-    def embed(texts: Sequence[str]) -> np.ndarray:
-        return encode([*texts], None)
-
     if pairs is not None:
-        scores = measured(pairs, embed, similarity)
+        scores = measured(pairs, encode, similarity)
         show(scores)
     else:
         records = {}
         for name, of_set in sets.items():
-            one = records[name] = measured(of_set, embed, similarity)
+            one = records[name] = measured(of_set, encode, similarity)
             line = measures.described(one, one['pairs'])
             print(f'{name}: {line}', flush=True)
         scores = of_sets(records)

@@ -31,12 +31,11 @@ import numpy as np
 
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
-from infoword_tf.evaluation.commonest import Commonest
 from infoword_tf.text import tags
 from infoword_tf.training.begin import refuse_unknown_rows
 
 from . import finetune, labels, tag_data, tag_scores
-from .task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit, copy_best
+from .task import HELDOUT, SPLITS, TRAIN, Task, TaskSplit
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
@@ -121,11 +120,6 @@ def measure_of(
     return measure
 
 
-def commonest_of(truth: tag_scores.Truth) -> Callable[[], Commonest]:
-    """Returns a function that scores the best answer that reads nothing."""
-    return lambda: truth.commonest
-
-
 def say_labels(tagged: tag_data.Tagged) -> None:
     """Prints the labels of training texts, by frequency, and doubts."""
     truth = tag_scores.truth_of(tagged.tags, ())
@@ -175,7 +169,7 @@ class Tagging(Task):
     """Labels of words; `splits` are `Tagged` texts.
 
     Attributes:
-        tests, unknown: texts of --test and --predict, or None.
+        tests: texts of --test, or None.
     """
 
     choices = TaggedChoices
@@ -188,9 +182,9 @@ class Tagging(Task):
         if x.name not in ('train', 'dev')
     )
     about = f'labels of words (--task={NAME})'
+    output = PREDICTIONS
 
     tests: tag_data.Tagged | None = None
-    unknown: tag_data.Tagged | None = None
 
     @classmethod
     def of(cls, train: tag_data.Tagged, heldout: tag_data.Tagged) -> Self:
@@ -212,12 +206,7 @@ class Tagging(Task):
 
     @classmethod
     def read(cls, choices: TaggedChoices, model: str | None = None) -> Self:
-        """Reads training and dev texts.
-
-        Raises:
-            UsageError: --train or --dev is missing.
-            FileNotFoundError, ValueError: as `read` and `of`.
-        """
+        """Reads training and dev texts; errors as of `Task.read`."""
         commands.require(
             vars(choices),
             train='a file of labelled words to train on',
@@ -281,17 +270,12 @@ class Tagging(Task):
                 size=len(tagged.words),
                 texts=([' '.join(text) for text in tagged.words], None),
                 measure=measure_of(features, truth),
-                commonest=commonest_of(truth),
+                commonest=truth.commonest,
             )
         return windows
 
     def test(self, workdir: pathlib.Path) -> dict[str, Any]:
-        """Scores --test and labels --predict with the weights of a run.
-
-        Returns:
-            Scores by 'test_' and metric; predictions are written to the
-            workdir.
-        """
+        """Implements `Task.test`."""
         if self.tests is self.unknown is None:
             return {}
         import infoword_tf
@@ -314,12 +298,6 @@ class Tagging(Task):
                 flush=True,
             )
         return results
-
-    def write(self, workdir: pathlib.Path, out: pathlib.Path) -> dict[str, Any]:
-        """Copies the best predictions."""
-        if self.unknown is not None:
-            copy_best(workdir, out, PREDICTIONS)
-        return {}
 
     def hashed(self, examples: 'Examples') -> list[np.ndarray]:
         """Lists where words are, of which a CRF reads all together."""

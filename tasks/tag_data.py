@@ -113,13 +113,10 @@ def read(name: str, columns: TagColumns, labelled: bool = True) -> Tagged:
         if not path.is_file():
             raise FileNotFoundError(f'{path}: there is no such file')
         texts = _conll(path, columns, labelled)
-    lines, words, labels = [], [], []
-    for line, text, tags_of in texts:
-        lines.append(line)
-        words.append(text)
-        labels.append(tags_of)
-    if not lines:
+    rows = [*texts]
+    if not rows:
         raise errors.InputError('no_tagged_text', f'{name} has no text')
+    lines, words, labels = map(list, zip(*rows, strict=True))
     return Tagged(name, words, labels if labelled else [], np.array(lines))
 
 

@@ -54,9 +54,8 @@ class Truth(NamedTuple):
         """Number of the label of a word that is not read: O, if possible."""
         return int(np.argmin(tags.kinds_of(self.labels).numbers))
 
-    @property
     def commonest(self) -> Commonest:
-        """Score of the best answer that reads nothing.
+        """Scores the best answer that reads nothing.
 
         The error of no right span is that of a count: one span.
         """

@@ -70,6 +70,8 @@ class Task:
         multilabel: whether a text may have several labels, or none.
         splits: examples by name, those of SPLITS at least. They have
             `subset(count)`.
+        unknown: examples of --predict, or None.
+        output: file of a workdir that has the predictions for `unknown`.
     """
 
     choices: ClassVar[type]
@@ -77,6 +79,7 @@ class Task:
     takes_texts: ClassVar[bool] = False
     alone: ClassVar[tuple[str, ...]] = ()
     about: ClassVar[str] = ''
+    output: ClassVar[str] = ''
 
     name: str
     metrics: tuple[str, ...]
@@ -84,6 +87,7 @@ class Task:
     names: tuple[str, ...] = ()
     multilabel: bool = False
     splits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    unknown: Any = None
 
     @property
     def row(self) -> str:
@@ -154,7 +158,8 @@ class Task:
         """Scores and predicts other files with the weights of a run.
 
         Returns:
-            Entries of metrics.json, by 'test_' and metric.
+            Entries of metrics.json, by 'test_' and metric; predictions are
+            written to the workdir.
         """
         return {}
 
@@ -162,9 +167,13 @@ class Task:
         """Writes predictions of the best run; returns further scores.
 
         Args:
-            workdir: workdir of the best of several runs.
+            workdir: workdir of the best of several runs, with `output`.
             out: workdir of the command.
         """
+        if self.unknown is not None and workdir != out:
+            with files.written(out / self.output) as partial:
+                shutil.copyfile(workdir / self.output, partial)
+            print(f'{out / self.output}: those of {workdir.name}', flush=True)
         return {}
 
     # ----------------------------------------------------------- of a teacher
@@ -190,11 +199,3 @@ class Task:
         """Measures a teacher, whose outputs are `scores`, on held-out examples.
         """
         raise NotImplementedError
-
-
-def copy_best(best: pathlib.Path, out: pathlib.Path, name: str) -> None:
-    """Copies a file of the best of several runs to the folder of all."""
-    if best != out:
-        with files.written(out / name) as partial:
-            shutil.copyfile(best / name, partial)
-        print(f'{out / name}: those of {best.name}', flush=True)

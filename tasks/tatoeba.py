@@ -134,12 +134,12 @@ def run(choices: TatoebaChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: choices that contradict each other.
         FileNotFoundError, ValueError: the data or the model cannot be read.
     """
-    commands.require(
-        vars(choices),
+    workdir = retrieval.check_source(
+        choices,
+        'layer',
+        'pooling',
         data_dir="a folder of translations into English, as LASER's Tatoeba",
-        workdir='a folder for metrics.json',
     )
-    workdir = retrieval.check_source(choices, 'layer', 'pooling')
     by_margin = choices.score == 'margin'
     if 'neighbours' in chosen and not by_margin:
         raise errors.UsageError(

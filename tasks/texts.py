@@ -281,7 +281,7 @@ class TextTask(Task):
                 out / 'confusion.png', self.class_names, self.targets(table),
                 predicted.argmax(axis=1),
             )  # fmt: skip
-        return {}
+        return super().write(workdir, out)
 
     # -------------------------------------------------------------- a teacher
 

@@ -12,6 +12,7 @@ from absl.testing import absltest, parameterized
 
 import infoword_tf
 from infoword_tf.config import Config, RowConfig, TaskConfig
+from infoword_tf.critics import CRITICS
 from tasks import mine
 from tests import places
 from tests.export import workdirs
@@ -185,13 +186,13 @@ class MineCommandTest(absltest.TestCase):
 
     def test_each_text_is_encoded_once(self):
         """All documents, also what a run would hold out."""
-        encoded, encode = collections.Counter(), mine.encode
+        encoded, encode = collections.Counter(), CRITICS['cosine'].encode
 
-        def counted(loaded, texts, role, *choices, **named):
+        def counted(loaded, texts, role, **named):
             encoded.update((role, text) for text in texts)
-            return encode(loaded, texts, role, *choices, **named)
+            return encode(loaded, texts, role, **named)
 
-        with mock.patch.object(mine, 'encode', counted):
+        with mock.patch.object(CRITICS['cosine'], 'encode', counted):
             _, (one, _, other) = self.mined(negatives=1)
         expected = [('query', CLASS), ('query', LOOP)]
         expected += [('passage', text) for text in BELONG]

@@ -186,8 +186,8 @@ class ScoresTest(parameterized.TestCase):
         self.assertEqual(
             tag_scores.scores(truth, np.array([0, 0, 0])), {'accuracy': 2 / 3}
         )
-        self.assertAlmostEqual(truth.commonest.score, 2 / 3)
-        self.assertEqual(truth.commonest.answer, "'NN' for every text")
+        self.assertAlmostEqual(truth.commonest().score, 2 / 3)
+        self.assertEqual(truth.commonest().answer, "'NN' for every text")
         self.assertEqual(truth.frequencies, {'NN': 2, 'VB': 1})
 
     def test_one_right_span_is_nothing_learned(self):
@@ -199,7 +199,7 @@ class ScoresTest(parameterized.TestCase):
             labels[: 2 * right : 2] = 1
             f1 = tag_scores.scores(truth, labels)['f1']
             sentence = commonest.complaint(
-                'f1', f1, truth.commonest, 400, 1e-4, 400
+                'f1', f1, truth.commonest(), 400, 1e-4, 400
             )
             self.assertEqual(sentence is not None, is_nothing)
 
