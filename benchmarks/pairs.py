@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks import kept, report, tables, worth
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
-from infoword_tf.evaluation import ranking, retrieval, sts
+from infoword_tf.evaluation import models, ranking, retrieval, stages, sts
 from infoword_tf.evaluation.correlation import spearman
 
 if TYPE_CHECKING:
@@ -103,14 +103,14 @@ def mined(folder: pathlib.Path, init: str, beir: str) -> pathlib.Path:
 
 def gains(loaded: 'Loaded', beir: str) -> np.ndarray:
     """Computes nDCG@10 of each test query, [Q]."""
-    from tasks.retrieval import by_vectors, corpus_task, encoder_of
-
     if beir == 'pydocs':
-        task = corpus_task(beir)
+        task = retrieval.corpus_task(beir)
     else:
         task = retrieval.beir_task(pathlib.Path(beir))
-    encode = encoder_of(loaded, progress=False)
-    rankings = by_vectors(task, encode, loaded.config.similarity, beir)
+    encode = models.encoder_of(loaded, progress=False)
+    rankings = stages.by_vectors(
+        task, encode, loaded.config.similarity, beir
+    )
     results = (x.tolist() for _, x in retrieval.results(task, rankings))
     each = zip(results, task.relevance, strict=True)
     return np.array([ranking.measure(*x)['ndcg@10'] for x in each])

@@ -46,13 +46,13 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
         model='the folder of a version, DIR/1',
         init='the workdir it was made from',
     )
-    from infoword_tf.training import record
-
-    from . import bundle, card, comparison, serving_ops
-
     model, workdir = pathlib.Path(choices.model), pathlib.Path(choices.init)
     config, export = read_exported(model)
-    from infoword_tf.workdir import completed  # imports Keras
+    # These import Keras or TensorFlow.
+    from infoword_tf.training import record
+    from infoword_tf.workdir import completed
+
+    from . import bundle, card, comparison, serving_ops
 
     # Either may be older than a setting, and an export holds no adapters.
     ours, theirs = (

@@ -1,5 +1,6 @@
 """Gains by training on pairs: the interval, and the lines of the table."""
 
+import json
 from unittest import mock
 
 import numpy as np
@@ -35,6 +36,30 @@ class BootstrapTest(absltest.TestCase):
         people = np.array([1, 2, 3, 3, 2, 1.0])
         scores = np.stack([near, people, [0, 0, 0, 1, 1, 1]], axis=1)
         self.assertAlmostEqual(pairs.correlation(scores), 0.0)
+
+
+class GainsTest(absltest.TestCase):
+    def test_a_folder_of_beir(self):
+        """Of two documents the right one is first of one query, not of both."""
+        folder = places.make()
+        for file, names in (('corpus', 'xy'), ('queries', ('near', 'far'))):
+            lines = [json.dumps({'_id': name, 'text': name}) for name in names]
+            (folder / f'{file}.jsonl').write_text('\n'.join(lines))
+        (folder / 'qrels').mkdir()
+        (folder / 'qrels/test.tsv').write_text(
+            'query-id\tcorpus-id\tscore\nnear\tx\t1\nfar\tx\t1\n'
+        )
+        angles = {'x': 0.0, 'y': 2.0, 'near': 0.1, 'far': 1.9}
+
+        def encode(texts, **_):
+            each = [angles[text] for text in texts]
+            return np.stack([np.cos(each), np.sin(each)], 1, dtype=np.float32)
+
+        loaded = mock.Mock(encode=encode)
+        loaded.config.similarity = 'cosine'
+        np.testing.assert_allclose(
+            pairs.gains(loaded, str(folder)), [1.0, 1 / np.log2(3)], rtol=1e-6
+        )
 
 
 class TableTest(absltest.TestCase):
