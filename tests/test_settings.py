@@ -17,7 +17,8 @@ class CheckTest(parameterized.TestCase):
          'unknown_setting_value', 'dot, cosine'),
         *((6, {'at_least': 2}, value, 'setting_too_small', 2)
           for value in (1, 0, -3)),
-        (0.05, {'at_least': 1e-6}, 0.0, 'setting_too_small', 1e-6),
+        *((0.05, {'at_least': 1e-6}, value, 'setting_too_small', 1e-6)
+          for value in (0.0, -1.0, float('nan'))),
         (0.5, {'at_most': 0.9}, 1.0, 'setting_too_large', 0.9),
     )  # fmt: skip
     def test_complaints(self, default, bounds, value, id, bound):
