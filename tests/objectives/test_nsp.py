@@ -1,7 +1,6 @@
 """Rows of pairs against plain implementations, and their passes."""
 
 import math
-from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -10,12 +9,9 @@ from scipy import special
 
 from infoword_tf.encoders import Inputs
 from infoword_tf.layers import dropout
-from infoword_tf.plan import make_plan
 from infoword_tf.views import View
-from infoword_tf.views.masked import masked, masking_of
 from tests import zoo
-from tests.eager import eagerly
-from tests.objectives.eq1 import batch_of, states_of, sums
+from tests.objectives.eq1 import batch_of, states_of
 
 B, K, D = 5, 3, 16
 
@@ -165,31 +161,6 @@ class NextSentenceNceTest(parameterized.TestCase):
         self.assertAlmostEqual(float(actual.chance), 1.0, places=6)
         self.assertEqual([float(actual.weight), float(actual.measured)], [4, 4])
 
-    def test_scores_that_know_nothing(self):
-        self.objective.psi.assign(np.zeros((D, 1)))
-        actual = self.outcome()
-        self.assertAlmostEqual(float(actual.mi), 0.0, places=5)
-        self.assertEqual(float(actual.accuracy), 0.0)
-
-    def test_gradient_is_that_of_a_softmax(self):
-        scores = self.scores()
-        p = special.softmax(scores, axis=1) * self.weights[:, None]
-        p[:, 0] -= self.weights
-        psi = self.objective.psi.numpy()[:, 0]
-        states = {k: tf.constant(v) for k, v in self.states.items()}
-        with tf.GradientTape() as tape:
-            tape.watch(list(states.values()))
-            loss = self.outcome(states).loss
-        true, others = tape.gradient(
-            loss, [states['masked'], states['negatives']]
-        )
-        np.testing.assert_allclose(
-            true[:, 0], p[:, :1] * psi, rtol=1e-4, atol=1e-6
-        )
-        np.testing.assert_allclose(
-            others[:, :, 0], p[:, 1:, None] * psi, rtol=1e-4, atol=1e-6
-        )
-
 
 class ModelTest(parameterized.TestCase):
     @parameterized.parameters('nsp', 'nsp_nce', 'bert', 'same_text')
@@ -212,45 +183,6 @@ class ModelTest(parameterized.TestCase):
         for path, size in sizes.items():
             self.assertGreater(size, 1e-4 * largest, path)
 
-    @parameterized.parameters(('bert', 1), ('nsp', 1), ('nsp_nce', 2),
-                              ('mlm_nsp_nce', 2))  # fmt: skip
-    def test_passes(self, name, passes):
-        """`bert` is one pass of the masked pair; no windows are read."""
-        model = zoo.make_model(name)
-        all_views = zoo.make_views(name)
-        real = model.encoder
-        counted = mock.Mock(side_effect=real)
-        with eagerly(), mock.patch.dict(model.encoders, encoder=counted):
-            model.outcomes(all_views, zoo.statistics(), dropout.new_key(0))
-            encoder = model.encoder
-        self.assertEqual(encoder.call_count, passes)
-        calls = {len(c.args[0].ids): c for c in encoder.call_args_list}
-        masked = calls[8]
-        for field in ('ids', 'segment_ids', 'block_ids'):
-            np.testing.assert_array_equal(
-                getattr(masked.args[0], field),
-                getattr(all_views['masked'], field),
-            )
-        expected = [all_views['masked'].places[row] for row in model.objectives]
-        np.testing.assert_array_equal(
-            masked.kwargs['places'], np.concatenate(expected, axis=1)
-        )
-        if passes == 2:
-            negatives = calls[8 * K]
-            self.assertEqual(negatives.args[0].ids.shape, (8 * K, zoo.T))
-            self.assertEqual(negatives.kwargs['places'].shape, (8 * K, 1))
-        plan = make_plan(dict.fromkeys(model.objectives, {}), zoo.T)
-        source = 'next_pairs' if passes == 2 else 'pairs'
-        self.assertEqual([r.source for r in plan.source_specs], [source])
-
-    def test_two_cuts_are_one_pass(self):
-        """`overlap` and `same_text` ask one view, which is encoded once."""
-        all_views = zoo.make_views('cuts')
-        self.assertEqual(list(all_views), ['overlap'])
-        self.assertEqual(
-            list(all_views['overlap'].places), ['overlap', 'same_text']
-        )
-
     def test_negatives_are_encoded_as_alone(self):
         model = zoo.make_model('mlm_nsp_nce', rate=0.0)
         all_views = zoo.make_views('mlm_nsp_nce')
@@ -267,55 +199,3 @@ class ModelTest(parameterized.TestCase):
                 )
             ).states[0, 0]
             np.testing.assert_allclose(states[row, k, 0], alone, atol=1e-5)
-
-    @parameterized.parameters('bert', 'nsp_nce')
-    def test_padding_changes_nothing(self, name):
-        """Neither what it is, nor how much of it there is."""
-        model = zoo.make_model(name, rate=0.0)
-        all_views = zoo.make_views(name)
-        before, _ = model.outcomes(all_views, zoo.statistics())
-        more = {}
-        for name, view in all_views.items():
-            last = view.block_ids.max()
-            padding = view.block_ids == last
-            self.assertTrue(padding.any())
-
-            def wider(x, value):
-                width = [(0, 0)] * (x.ndim - 1) + [(0, 6)]
-                return np.pad(x, width, constant_values=value)
-
-            more[name] = view._replace(
-                ids=wider(np.where(padding, 9, view.ids), 7),
-                segment_ids=wider(np.where(padding, 1, view.segment_ids), 0),
-                block_ids=wider(view.block_ids, last),
-                positions=None
-                if view.positions is None
-                else wider(view.positions, 5),
-            )
-        for row, outcome in model.outcomes(more, zoo.statistics())[0].items():
-            np.testing.assert_allclose(
-                sums(outcome), sums(before[row]), 1e-5, 1e-5, err_msg=row
-            )
-
-    def test_pairs_that_share_rows_count_as_alone(self):
-        model = zoo.make_model('bert', rate=0.0)
-        text = zoo.make_pairs(8, packed=True)
-        self.assertGreater(text.slots.sum(), 12)
-        draw = masking_of('tokens')(text, np.random.default_rng(0))
-        rows = {'mlm': 'tokens', 'nsp': 'next'}
-        together, alone = (
-            model.outcomes(
-                {'masked': masked(variant, draw, rows, zoo.SPECIALS)},
-                zoo.statistics(),
-            )[0]
-            for variant in (text, text._replace(slots=None))
-        )
-        self.assertEqual(float(together['nsp'].weight), text.slots.sum())
-        for row in rows:
-            for field in ('loss', 'weight', 'mi', 'accuracy', 'measured'):
-                np.testing.assert_allclose(
-                    getattr(together[row], field),
-                    getattr(alone[row], field),
-                    rtol=1e-5,
-                    err_msg=f'{row} {field}',
-                )
