@@ -142,34 +142,6 @@ class LossTest(parameterized.TestCase):
         outcome = self.score(state=empty, **case)
         np.testing.assert_allclose(outcome.loss, 0, atol=1e-6)
 
-    def test_the_queue_after_three_steps(self):
-        """Rows of 7 after three steps of 3: the last 7 of 9, as written."""
-        keys = np.arange(9)
-        case = {'negatives': 'queue', 'queue': 7, 'critic': 'dot'}
-        self.score(**case)
-        state = self.objective.empty_state()
-        for step in range(3):
-            numbers = np.full(N, -1)
-            numbers[:3] = keys[3 * step : 3 * step + 3]
-            weights = (np.arange(N) < 3).astype(float)
-            self.b = np.repeat(numbers[:, None], D, 1).astype(np.float32)
-            self.score(numbers, weights, state, **case)
-            actual = self.objective.update_state(self.batch)
-            state = dict(state)
-            for name in ('rows', 'texts'):
-                update = actual[name]
-                state[name] = tf.tensor_scatter_nd_update(
-                    state[name], update.places[:, None], update.values
-                )
-            state['count'] = actual['count']
-        self.assertEqual(int(state['count']), 9)
-        np.testing.assert_array_equal(
-            state['texts'], [7, 8, 2, 3, 4, 5, 6]
-        )
-        np.testing.assert_array_equal(
-            state['rows'][:, 0], [7, 8, 2, 3, 4, 5, 6]
-        )
-
     def test_no_gradient_enters_the_momentum_encoder(self):
         for momentum in (0.0, 0.9):
             b = tf.Variable(self.b)
