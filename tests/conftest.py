@@ -82,7 +82,6 @@ SECOND = {
     'tests/export/test_tagging.py::*python_says': 'test_tagger has it',
     'tests/export/test_versions.py::*': 'servers of several versions',
     'tests/inference/test_loaded.py::*at_a_time[1-4]*': 'once more',
-    'tests/objectives/test_lm.py::ChunkTest*whole*': 'every chunk',
     'tests/tasks/test_all_tasks.py::*before_tensorflow': 'a process',
     'tests/tasks/test_all_tasks.py::LeavesTest*': 'a run of each task',
     'tests/tasks/test_classify.py::ClassifyKilled*': 'kills',

@@ -414,23 +414,6 @@ class GradientTest(absltest.TestCase):
         self.assertEmpty(soft.weights)
         self.assertEmpty(self.model.objectives['patience'].weights)
 
-    def test_below_is_what_all_layers_have_below(self):
-        batches, _ = self.model.batches(self.views, zoo.statistics())
-        below = batches['patience'].layers('examples')
-        self.assertLen(below, 3)
-        reads = self.model.reads['patience']['examples']
-        self.model.reads['patience'] = {'examples': reads._replace(layers=True)}
-        again, _ = self.model.batches(self.views, zoo.statistics())
-        layers = again['patience'].layers('examples')
-        self.assertLen(layers, 4)
-        for one, other in zip(below, layers, strict=False):
-            np.testing.assert_allclose(one, other, atol=1e-6)
-        np.testing.assert_allclose(
-            batches['label'].states('examples'),
-            again['label'].states('examples'),
-            atol=1e-5,
-        )
-
 
 class HeadTest(absltest.TestCase):
     def test_it_is_built_without_weight(self):

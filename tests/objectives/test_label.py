@@ -154,17 +154,6 @@ class LabelTest(Case):
         again = head.score(batch_of('label', states, targets, weights), None)
         np.testing.assert_array_equal(eq1.sums(again), eq1.sums(outcome))
 
-    def test_both_ways_add(self):
-        head = make(Labels, texts='both_ways')
-        has = weights_of(head)
-        states, targets, weights = drawn(texts=2)
-        both = states.reshape(-1, 2, D).sum(axis=1)
-        scores = both @ has['kernel'] + 2 * has['bias']
-        outcome = head.score(
-            batch_of('label', states, targets, weights), None
-        )
-        self.assert_sums(outcome, expected(scores, targets, weights))
-
     def test_choices_are_the_candidates(self):
         """K = C texts of an example, one score each."""
         head = make(Labels, texts='choices')
@@ -377,19 +366,6 @@ class MixTest(Case):
         np.testing.assert_allclose(
             mix(layers), np.mean(layers, axis=0), atol=1e-6
         )
-
-    def test_written_out(self):
-        """gamma 2 and shares 1/6, 2/6, 3/6; a constant changes nothing."""
-        mix, layers = Mix(2), self.layers()
-        mix.build()
-        mix.gamma.assign([2.0])
-        expected = sum(
-            2 * share / 6 * layer
-            for share, layer in zip((1, 2, 3), layers, strict=True)
-        )
-        for constant in (0.0, 5.0):
-            mix.scales.assign(np.log([1, 2, 3]) + constant)
-            np.testing.assert_allclose(mix(layers), expected, atol=1e-6)
 
     @parameterized.parameters(('label', Labels), ('score', Scores))
     def test_a_head_reads_it(self, row, kind):

@@ -16,7 +16,6 @@ from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.views import VIEWS
 from infoword_tf.views.streams import Streams
 from tests import eager, remembering, zoo
-from tests.eager import eagerly
 from tests.objectives.eq1 import F, of_piece, states_of, sums
 
 V, D, B, T = zoo.V, 6, 3, 7
@@ -189,59 +188,6 @@ class NextTokensTest(parameterized.TestCase):
 
 
 class ChunkTest(parameterized.TestCase):
-    """vocabulary_scores.vocabulary_scores against itself."""
-
-    def results(self, limit, n, bias, key, dtype, in_graph):
-        random = np.random.default_rng(n)
-
-        def normal(*shape):
-            return tf.constant(random.standard_normal(shape), tf.float32)
-
-        arrays = [normal(n, D), normal(V, D)] + [normal(V)] * bias
-        targets = tf.constant(random.integers(0, V, n), tf.int32)
-        weights = normal(2, n)
-
-        def run(*arrays):
-            with tf.GradientTape() as tape:
-                tape.watch(arrays)
-                actual = vocabulary_scores.vocabulary_scores(
-                    *arrays[:2],
-                    arrays[2] if bias else None,
-                    targets,
-                    dtype=dtype,
-                    key=key,
-                )
-                total = tf.reduce_sum(weights[0] * actual[0])
-                total += tf.reduce_sum(weights[1] * actual[1])
-            return *actual, *tape.gradient(total, arrays)
-
-        with mock.patch.object(vocabulary_scores, 'SCORES_AT_ONCE', limit):
-            if in_graph:
-                return tf.function(run)(*arrays)
-            with eagerly():
-                return run(*arrays)
-
-    @parameterized.parameters(
-        (1, True, None), (13, False, None), (1, False, KEY), (13, True, KEY),
-        (13, True, KEY, True),
-    )  # fmt: skip
-    def test_equals_the_whole(self, n, bias, key, in_graph=False):
-        whole = self.results(2**25, n, bias, key, 'float32', in_graph)
-        for limit in (3 * V, n * V - 1):
-            parts = self.results(limit, n, bias, key, 'float32', in_graph)
-            self.assertLen(parts, len(whole))
-            for one, two in zip(whole, parts, strict=True):
-                self.assertEqual(one.shape, two.shape)
-                np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
-
-    def test_bfloat16_products(self):
-        exact = self.results(2**25, 40, True, KEY, 'float32', False)
-        parts = self.results(7 * V, 40, True, KEY, 'bfloat16', False)
-        for one, two in zip(exact, parts, strict=True):
-            self.assertEqual(two.dtype, tf.float32)
-            scale = np.abs(one).max()
-            np.testing.assert_allclose(one, two, rtol=0, atol=0.02 * scale)
-
     def test_no_more_than_a_chunk_at_once(self):
         """No array of the graph holds [N, V] numbers."""
         n, limit = 64, 8 * V
