@@ -19,6 +19,10 @@ KEY = eager.new_key(4)
 
 
 class InfoCseTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eager.eagerly())
+
     def make(self, name='infocse_paper', rate=0.0, other=None, **settings):
         """A model with a batch of its row; what its network has read.
 
