@@ -305,25 +305,6 @@ class PrepareTest(parameterized.TestCase):
         ):
             prepared(output, **choices)
 
-    def test_text_that_changes_while_the_last_shard_is_written(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        for name in ('a', 'b'):
-            shutil.copy(FOLDER / f'{name}.txt', folder)
-        real = sharding.write
-
-        def write(number, job):
-            real(number, job)
-            if number == len(sharding.chunks(job)) - 1:
-                with open(folder / 'a.txt', 'a') as file:
-                    file.write('\nOne more.\n')
-
-        with (
-            mock.patch.object(sharding, 'write', write),
-            refused('corpus_changed', folder),
-        ):
-            prepared(folder / 'store', corpus=f'text:{folder}/*.txt')
-        self.assertFalse((folder / 'store' / 'store.json').exists())
-
     def test_a_process_that_is_killed(self):
         output = self.folder()
         with (

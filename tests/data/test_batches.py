@@ -108,15 +108,6 @@ class BatchesTest(parameterized.TestCase):
         options = make_batches().dataset(0, 2).options()
         self.assertIs(options.autotune.enabled, False)
 
-    @parameterized.parameters('spans', 'words', 'tokens')
-    def test_a_step_does_not_depend_on_those_before(self, masking):
-        a, b = make_batches(masking), make_batches(masking)
-        np.random.seed(0)
-        first = {s: views.flatten(a.views(s)) for s in (0, 1, 50, 2000)}
-        np.random.seed(1)  # of global numbers neither
-        for step in (2000, 50, 1, 0):
-            assert_same(views.flatten(b.views(step)), first[step])
-
     def test_text_and_masks_are_of_the_seed_and_step(self):
         whole = make_batches().views(0)['masked']
         for other in (

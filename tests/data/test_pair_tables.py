@@ -220,19 +220,6 @@ class RolesTest(Temporary):
         with refused('no_single_column', "'b'"):
             self.texts(path)
 
-    def test_columns_of_json_lines_are_those_of_all(self):
-        """The first 79 rows have no negative; the last has one more."""
-        rows = [
-            {'anchor': a, 'positive': b} | ({'negative': c} if c else {})
-            for a, b, c in ROWS
-        ]
-        rows[-1]['negative_2'] = 'who is 84'
-        texts, summary = self.texts(self.records('x.jsonl', rows))
-        expected = [(*row, '') for row in ROWS]
-        expected[-1] = (*ROWS[-1], 'who is 84')
-        self.assertEqual(texts, expected)
-        self.assertEndsWith(summary, 'negatives negative, negative_2')
-
     def test_chosen_columns(self):
         """Whatever their names are, and lists likewise."""
         lines = ['query,answer,query no', *(','.join(row) for row in ROWS)]

@@ -242,16 +242,6 @@ class TextTest(Temporary):
         with refused('no_file_matches', 'none'):
             self.open('*.txt', 'none')
 
-    def test_fingerprint(self):
-        path = self.write('x.txt', 'One')
-        one = self.open()
-        self.assertEqual(one.fingerprint, self.open().fingerprint)
-        self.assertEqual(one.name, f'text:{self.folder}/*.txt*')
-        os.utime(path, ns=(1, 1))
-        two = self.open().fingerprint
-        self.write('y.txt', 'Two')
-        self.assertLen({one.fingerprint, two, self.open().fingerprint}, 3)
-
 
 class LinesTest(Temporary):
     def open(self, heldout='valid.txt'):
@@ -280,15 +270,6 @@ class LinesTest(Temporary):
         self.assertEqual(
             list(corpus.heldout()), [Document(('Held out .',), f'{c}:1', 12)]
         )
-
-    def test_another_corpus_than_text(self):
-        self.write('train.txt', 'One\n')
-        self.write('valid.txt', 'Two\n')
-        corpus = self.open()
-        other = corpora.open_corpus(
-            corpus.name.replace('lines:', 'text:'), f'{self.folder}/valid.txt'
-        )
-        self.assertNotEqual(corpus.fingerprint, other.fingerprint)
 
     def test_no_text(self):
         self.write('train.txt', 'One\n')
