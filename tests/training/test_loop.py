@@ -76,15 +76,6 @@ class HeldoutTest(parameterized.TestCase):
             weights[:] = np.arange(weights.shape[1]) < counts[:, None]
         return views, loop.Heldout(model, views, zoo.statistics())
 
-    def by_batch(self, heldout, row):
-        """Yields the mean log|B~| and chance of every held-out batch."""
-        candidates = heldout._candidates()
-        index = list(heldout.model.objectives).index(row)
-        for batch in heldout.batches:
-            sums, *_ = heldout._sums(batch, candidates, {})
-            actual = loop.summarise(row, sums[index].numpy())
-            yield actual[f'{row}/log_candidates'], actual[f'{row}/chance']
-
     @parameterized.parameters('ict', 'simcse', 'dim')
     def test_a_text_with_nothing_to_be_told_from(self, row):
         """Has no MI of one document, which has no other, and no 0."""
@@ -123,14 +114,14 @@ class HeldoutTest(parameterized.TestCase):
         views, heldout = self.make('dim', sequences, counts(sequences))
         weights = views['ngrams'].weights['dim']
         self.assertGreater(weights.sum(), M + weights.shape[1])
-        batches = list(self.by_batch(heldout, 'dim'))
-        self.assertLen(batches, sequences // 32)
-        for size, chance in batches:
-            self.assertAlmostEqual(size, math.log(M + 1), places=5)
-            self.assertAlmostEqual(chance, 1 / (M + 1), places=7)
+        self.assertLen(heldout.batches, sequences // 32)
+        # No pair has more of them: the mean is that of each.
         actual = heldout.evaluate()
         self.assertAlmostEqual(
-            actual['heldout/dim/log_candidates'], math.log(M + 1), places=5
+            actual['heldout/dim/log_candidates'], math.log(M + 1), places=6
+        )
+        self.assertAlmostEqual(
+            actual['heldout/dim/chance'], 1 / (M + 1), places=7
         )
         # No more is encoded for them than has to be.
         head = heldout.first_views['ngrams/weights/dim'].numpy()
