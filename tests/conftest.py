@@ -160,7 +160,7 @@ ONE_IN = {
     'tests/inference/test_loaded.py::*called_by_hand*': (4, 'encoders'),
     'tests/inference/test_loaded.py::*one_by_one*': (4, 'encoders'),
     'tests/inference/test_reader.py::*one_window*': (2, 'windows'),
-    'tests/layers/test_every_layer.py::*': (4, 'layers'),
+    'tests/layers/test_recurrent.py::*by_hand_is*': (4, 'cells'),
     'tests/layers/test_relative.py::*equals_loops*': (3, 'settings'),
     'tests/layers/test_rotary_block.py::Band*of_the_mask*': (3, 'bands'),
     'tests/objectives/test_contrast.py::SharedRows*': (2, 'losses'),

@@ -152,9 +152,9 @@ CASES = {
 }  # fmt: skip
 # Every encoder once, and where the last layer is another; none has memory.
 PLAIN = [
-    'transformer', 'buckets', 'relative', 'relative_causal', 'modern',
-    'modern_of_3', 'modern_causal', 'gemma', 'nomic', 'disentangled',
-    'lookup', 'lstm', 'elmo',
+    'transformer', 'buckets', 'pre_norm', 'relative', 'relative_causal',
+    'modern', 'modern_of_3', 'modern_causal', 'qwen', 'gemma', 'nomic',
+    'disentangled', 'lookup', 'lstm', 'gru', 'elmo',
 ]  # fmt: skip
 CAUSAL = [
     'transformer_causal', 'pre_norm', 'relative_causal', 'modern_causal',

@@ -14,8 +14,8 @@ E = D // H
 KEY = eager.new_key(5)
 
 
-def make_layer(rate=0.0, dtype='float32'):
-    layer = attention.Attention(D, H, rate, dtype)
+def make_layer(rate=0.0):
+    layer = attention.Attention(D, H, rate)
     layer.build()
     random = np.random.default_rng(3)
     for weight in layer.weights:

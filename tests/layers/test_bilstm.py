@@ -14,8 +14,8 @@ X = np.random.default_rng(2).standard_normal((*BLOCKS.shape, F))
 X = X.astype(np.float32)
 
 
-def make(dtype='float32'):
-    layer = BiLstm(WIDTH, dtype=dtype)
+def make():
+    layer = BiLstm(WIDTH)
     layer.build(F)
     random = np.random.default_rng(1)
     for weight in layer.weights:

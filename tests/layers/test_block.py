@@ -28,10 +28,10 @@ MASKS = {
 }
 
 
-def make_block(pre_norm, rate=0.0, dtype='float32'):
+def make_block(pre_norm, rate=0.0):
     """Makes a block with random weights, gammas around 1."""
     block = Block(
-        D, H, F, rate, 'gelu_tanh', EPSILON, pre_norm=pre_norm, dtype=dtype
+        D, H, F, rate, 'gelu_tanh', EPSILON, pre_norm=pre_norm
     )
     block.build()
     random = np.random.default_rng(3)

@@ -1,10 +1,13 @@
 """Recurrence against Keras' own layers, and its gradients against autodiff."""
 
+from unittest import mock
+
 import keras
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from infoword_tf.layers import recurrent
 from infoword_tf.layers.recurrent import Recurrent
 from tests import eager
 from tests.refused import refused
@@ -109,6 +112,26 @@ class ParityTest(parameterized.TestCase):
 
 
 class GradientTest(parameterized.TestCase):
+    @parameterized.product(
+        way=list(WAYS), backward=[False, True], small=[0, 2**20]
+    )
+    def test_by_hand_is_that_of_plain_operations(self, way, backward, small):
+        """Of one kernel, or of many in a loop."""
+        self.enterContext(mock.patch.object(recurrent, 'SMALL', small))
+        layer = make(*WAYS[way], backward=backward)
+        x, state = tf.constant(random(B, T, F)), make_state(layer)
+        values, actual = [x, *(w.value for w in layer.weights)], []
+        for key in (None, KEY):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                states, _ = layer(x, state, make_keep(), key)
+                total = tf.reduce_sum(states**3)
+            actual.append(tape.gradient(total, values))
+        for plain, fused in zip(*actual, strict=True):
+            scale = np.abs(plain).max()
+            self.assertGreater(scale, 1e-4)
+            np.testing.assert_allclose(fused, plain, 0, 1e-5 * max(1, scale))
+
     def test_no_gradient_enters_the_state(self):
         layer = make('lstm')
         x, state = tf.constant(random(B, T, F)), make_state(layer)
