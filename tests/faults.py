@@ -135,7 +135,6 @@ class Bench:
         *flags: str,
         hook: contextlib.AbstractContextManager | None = None,
         cache: pathlib.Path | None = None,
-        **ways: Any,
     ) -> Callable[[], None]:
         """Returns a call of the command, with a fault.
 
@@ -144,7 +143,6 @@ class Bench:
             flags: besides FLAGS.
             hook: entered around it.
             cache: its own; None: that of all.
-            **ways: of `quick.small`.
         """
         arguments = runs.arguments(self.folder / name, *FLAGS, *flags)
 
@@ -154,7 +152,7 @@ class Bench:
                     changed = {places.CACHE: str(cache)}
                     stack.enter_context(mock.patch.dict(os.environ, changed))
                 stack.enter_context(hook or contextlib.nullcontext())
-                done = functools.partial(quick.run, *arguments, **ways)
+                done = functools.partial(quick.run, *arguments)
                 commands.guard(done, [''])
 
         return called
@@ -167,13 +165,13 @@ class Bench:
         """Returns the file that a process writes to."""
         return self.folder / f'{name}.log'
 
-    def whole(self, *flags: str, **ways: Any) -> pathlib.Path:
+    def whole(self, *flags: str) -> pathlib.Path:
         """Returns the workdir of an undisturbed run, made only once."""
         parent = pathlib.Path(runs.TEXT['heldout']).parent
         chosen = '_'.join(x for x in flags if 'corpus' not in x)
-        folder = parent / f'whole{chosen}{"graphs" if ways else ""}'
+        folder = parent / f'whole{chosen}'
         if not folder.exists():
-            ended = Bench(parent, self.way).run(folder.name, *flags, **ways)
+            ended = Bench(parent, self.way).run(folder.name, *flags)
             assert ended.status == 0, ended.output
         return folder
 
@@ -185,8 +183,7 @@ class Bench:
         """
         ended = self.run(name, *flags, **more)
         assert ended.status == 0, ended.output
-        ways = {k: x for k, x in more.items() if k not in ('hook', 'cache')}
-        same(self.whole(*flags, **ways), self.folder / name)
+        same(self.whole(*flags), self.folder / name)
         step = 0
         for line in ended.output.splitlines():
             if line.startswith('resuming from'):
@@ -438,20 +435,6 @@ def older(bench: Bench) -> str:
     return 'the vectors of then; went on to the weights of then'
 
 
-def replicas(bench: Bench, *flags: str, message: str = '') -> str:
-    """Changes the replicas from one to two."""
-    two = '--strategy=mirrored', '--logical_cpus=2'
-    hook = PHASES['it has its name, the encoder is old'](_kill)
-    assert bench.run('run', *flags, hook=hook).status == -signal.SIGKILL
-    ended = bench.run('run', *flags, *two, eagerly=False)
-    assert ended.status == 0, ended.output
-    words = 'going on with 2 replicas instead of 1: dropout masks differ'
-    for word in (words, message, '(step 4)'):
-        assert word in ended.output, ended.output
-    assert checkpoint.weights_step(bench.folder / 'run', checked=True) == 6
-    return f'{message or "said"}; went on from step 4'
-
-
 def clocks(bench: Bench) -> str:
     """Lets the clock jump by years, and gives files random times."""
     random = np.random.default_rng(0)
@@ -497,33 +480,6 @@ DAMAGES: dict[str, Callable[[pathlib.Path], None]] = {
 }
 
 
-def _stopped(bench: Bench, cache: pathlib.Path | None = None) -> pathlib.Path:
-    """Prepares a run that ended after checkpoints of steps 2 and 4."""
-    hook = PHASES['it has its name, the encoder is old'](_term)
-    real = checkpoint.Checkpoints.save
-
-    def save(self: Any, step: int, variables: Any) -> None:
-        if step == 5:  # what SIGTERM saves
-            raise errors.Preempted('not here')
-        real(self, step, variables)
-
-    with mock.patch.object(checkpoint.Checkpoints, 'save', save):
-        ended = bench.run('run', hook=hook, cache=cache)
-    assert ended.status == errors.Preempted.status, ended
-    return bench.folder / 'run'
-
-
-def damaged_checkpoint(bench: Bench, how: str) -> str:
-    """Damages the newest checkpoint."""
-    newest = _stopped(bench) / SAVED.format(4)
-    DAMAGES[how](newest)
-    result = bench.goes_on('run')
-    aside = newest.with_suffix('.damaged')
-    assert aside.exists() == (how != 'gone')
-    assert 'step 2' in result, result
-    return result
-
-
 def damaged_workdir(bench: Bench, name: str, how: str) -> str:
     """Damages a file: `load` refuses it, the command writes it anew."""
     shutil.copytree(bench.whole(), bench.folder / 'run')
@@ -543,14 +499,10 @@ def damaged_cache(bench: Bench, pattern: str, how: str) -> str:
     shutil.copytree(os.environ[places.CACHE], cache)
     (path,) = cache.glob(pattern)
     DAMAGES[how](path)
-    complaint = one_sentence(bench.run('run', cache=cache), path.name, 'delete')
+    one_sentence(bench.run('run', cache=cache), path.name, 'delete')
     if how != 'a bit flipped':
         return 'refused by name'
-    if 'stores' in pattern:
-        assert f'delete {path.parent} ' in complaint, complaint
-        shutil.rmtree(path.parent)
-    else:
-        path.unlink()
+    path.unlink()
     bench.goes_on('run', cache=cache)
     return 'refused by name; deleted, the same bytes'
 
@@ -663,26 +615,14 @@ FAULTS: dict[str, dict[str, Fault]] = {
                 'checkpoints', ''),
     },
     'damage': {
-        **_each(damaged_checkpoint, 'the newest checkpoint: {}', *_HOW),
         **_each(damaged_workdir, '`{0}` of a workdir: {1}',
                 *itertools.product((WEIGHTS, 'vocab.txt'), _HOW)),
         **_each(damaged_cache, '{0} of the cache: {1}', *(
-            (pattern, how)
-            for pattern in ('stores/*/train/ids.bin',
-                            'stores/*/train/flags.bin',
-                            'stores/*/train/documents.npy',
-                            'stores/*/heldout/counts.npy',
-                            'vocabularies/*.txt')
-            for how in _HOW
-            if (pattern, how) != ('vocabularies/*.txt', 'gone')
+            ('vocabularies/*.txt', how) for how in ('cut', 'a bit flipped')
         )),
     },
     'other': {
         'clocks jump, and files are of any time': clocks,
-        'one replica, then two': replicas,
-        'the same with memory': lambda bench: replicas(
-            bench, '--objectives=transformer_xl', '--memory_length=8',
-            message='memory/streamed starts empty'),
         'a workdir of version 2': older,
     },
 }  # fmt: skip
