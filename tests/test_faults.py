@@ -18,7 +18,6 @@ class FaultsTest(places.Folder, parameterized.TestCase):
         ('term', 'SIGTERM while text is tokenized'),
         ('term', 'SIGTERM while the model is built'),
         ('term', 'SIGTERM while the run ends'),
-        ('damage', 'the newest checkpoint: a bit flipped'),
         ('damage', '`weights.safetensors` of a workdir: a bit flipped'),
         ('damage', '`vocab.txt` of a workdir: a bit flipped'),
         ('damage', 'vocabularies/*.txt of the cache: cut'),
