@@ -8,10 +8,9 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf import checkpoint, files
 from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE, Ring
+from infoword_tf.objectives import TABLE
 from infoword_tf.training import loop
 from infoword_tf.training.state import State
-from infoword_tf.views import flatten
 from tests import eager, places, toys, zoo
 from tests.eager import eagerly
 from tests.refused import refused
@@ -29,37 +28,12 @@ def tearDownModule():
     _ADDED.__exit__(None, None, None)
 
 
-class DrawsTest(absltest.TestCase):
-    """(a) Two rows that draw differently from `windows` in one run."""
-
-    def test_each_has_the_draw_that_it_has_alone(self):
-        plan = toys.zoo.Case('early:1,late:1,mlm:1').resolved.plan
-        self.assertLen(plan.source_specs, 1)
-        both = zoo.views_of(zoo.Case('early:1,late:1,mlm:1').resolved)
-        for row in ('early', 'late', 'mlm'):
-            alone = flatten(zoo.views_of(zoo.Case(row).resolved))
-            together = flatten(both)
-            for path, array in alone.items():
-                if path.endswith('/counts/tokens'):
-                    continue  # a text is counted once, in its first view
-                np.testing.assert_array_equal(array, together[path], path)
-        self.assertFalse(np.array_equal(both['early'].ids, both['late'].ids))
-
-
 class QueueTest(absltest.TestCase):
-    """(b) A momentum encoder, and a queue of 64 keys; both by a setting."""
-
-    def test_a_ring_takes_the_last_of_many(self):
-        ring = Ring(4, 2)
-        rows = np.arange(20, dtype='float32').reshape(10, 2)
-        actual = ring.add(ring.empty(), rows, np.arange(10, dtype='int32'))
-        self.assertEqual(int(actual['count']), 10)
-        np.testing.assert_array_equal(actual['texts'].places, [2, 3, 0, 1])
-        np.testing.assert_array_equal(actual['rows'].values, rows[6:])
+    """A momentum encoder, and queues of keys."""
 
     def test_the_average_follows(self):
         """A copy at first; then 0.9 of itself and 0.1 of the encoder."""
-        model = Model(zoo.config('toy_twice'), zoo.SPECIALS)
+        model = Model(zoo.config('ict_queue'), zoo.SPECIALS)
         pairs = model.averages['momentum']
         self.assertLen(pairs, len(model.encoder.weights))
         for copy, source in pairs:
@@ -78,14 +52,14 @@ class QueueTest(absltest.TestCase):
 
     def test_a_loss_that_is_not_finite_changes_nothing(self):
         self.enterContext(eagerly())
-        trainer = zoo.make_trainer('toy_twice', 1, steps=2)
+        trainer = zoo.make_trainer('ict_queue', 1, steps=2)
         model = trainer.model
-        empty = trainer.state.read()['objectives/twice']['rows']
+        empty = trainer.state.read()['objectives/ict']['sentence_rows']
         trainer.train(tf.constant(1))
         self.assertFalse(np.any(empty), 'what was read stays')
         weights = {k: v.numpy() for k, v in model.variables.items()}
         state = {k: v.numpy() for k, v in trainer.state.variables().items()}
-        self.assertEqual(state['state/objectives/twice/count'], 8)
+        self.assertGreater(state['state/objectives/ict/sentence_count'], 0)
         table = model.encoder.embedding_table
         table.assign(table * np.nan)
         with self.assertRaises(loop.NonFiniteLoss):
@@ -97,36 +71,8 @@ class QueueTest(absltest.TestCase):
                 np.testing.assert_array_equal(variable, weights[path], path)
 
 
-class TwiceTest(absltest.TestCase):
-    """(b) Two passes of one view, without a queue."""
-
-    def test_held_out_they_differ_too_and_always_alike(self):
-        """Beside a row that reads one pass, which nothing is dropped from."""
-        case = zoo.Case('twice:1,taught:1', settings={'twice.queue': 0})
-        with absltest.mock.patch.dict(zoo.CASES, both=case):
-            model = zoo.make_model('both', rate=0.1)
-            views = zoo.make_views('both')
-        actual = [model.batches(views, zoo.statistics())[0] for _ in range(2)]
-        states = [
-            np.asarray(batches['twice'].states('masked', pass_index=i))
-            for batches in actual
-            for i in range(2)
-        ]
-        self.assertGreater(np.abs(states[0] - states[1]).max(), 0.1)
-        np.testing.assert_array_equal(states[:2], states[2:])
-        model = zoo.make_model('toy_taught', rate=0.0)
-        clean, _ = model.batches(
-            zoo.make_views('toy_taught'), zoo.statistics()
-        )
-        np.testing.assert_allclose(
-            actual[0]['taught'].states('masked'),
-            clean['taught'].states('masked'),
-            atol=1e-5,
-        )
-
-
 class BegunTest(places.Folder, absltest.TestCase):
-    """(d), (e) Rows that start from another workdir."""
+    """(b), (c) Rows that start from another workdir."""
 
     def written(self, model):
         """Writes a workdir of a model."""
@@ -211,7 +157,7 @@ class BegunTest(places.Folder, absltest.TestCase):
 
 
 class TaughtTest(absltest.TestCase):
-    """(c) A second, frozen encoder."""
+    """(a) A second, frozen encoder."""
 
     def test_it_does_not_learn_and_does_not_travel(self):
         model = zoo.make_model('toy_taught')
@@ -264,7 +210,7 @@ class PromisesTest(places.Folder, absltest.TestCase):
         saved = {}
         for replicas in (2, 1, 2):
             with zoo.strategy(replicas).scope():
-                model = zoo.make_model('toy_twice', 0.0)
+                model = zoo.make_model('ict_queue', 0.0)
             state = State(model, zoo.strategy(replicas), 8)
             checkpoints = checkpoint.Checkpoints(self.folder, 2)
             if not saved:
@@ -277,9 +223,9 @@ class PromisesTest(places.Folder, absltest.TestCase):
             actual = {k: v.numpy() for k, v in state.variables().items()}
             np.testing.assert_equal(actual, saved)
         # The second replica too, whose variables were never restored.
-        both = zoo.strategy(2).run(state.read)['objectives/twice']
+        both = zoo.strategy(2).run(state.read)['objectives/ict']
         for part, value in both.items():
             for one in zoo.strategy(2).experimental_local_results(value):
                 np.testing.assert_array_equal(
-                    one, saved[f'state/objectives/twice/{part}']
+                    one, saved[f'state/objectives/ict/{part}']
                 )

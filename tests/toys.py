@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 from keras import ops
 
-from infoword_tf import files, objectives, views
+from infoword_tf import files, objectives
 from infoword_tf.encoders import Inputs
 from infoword_tf.layers.block import Block, take
 from infoword_tf.layers.pooling import unit
@@ -17,13 +17,8 @@ from infoword_tf.objectives import (
     Auxiliary,
     Objective,
     Reads,
-    Ring,
     Row,
-    gather_pool,
-    gather_vectors,
     infonce,
-    join_pools,
-    text_ids,
 )
 from infoword_tf.settings import setting
 from tests import zoo
@@ -49,121 +44,7 @@ def among_others(batch, a, b, scale=10.0):
     )
 
 
-# --------------------------- (a) rows that draw differently from one source
-
-
-def opening(windows, begins, rows, specials):
-    """[CLS] six pieces [SEP] from a drawn place on; b is the first of them."""
-    b = len(windows.ids)
-    few = np.take_along_axis(
-        windows.ids, begins[:, None] + np.arange(6), axis=1
-    )
-    one = np.ones((b, 1), np.int32)
-    return views.View(
-        ids=np.hstack([specials.cls_id * one, few, specials.sep_id * one]),
-        sequences=np.arange(b, dtype=np.int32),
-        places=dict.fromkeys(rows, one),
-        targets=dict.fromkeys(rows, few[:, :1].astype(np.int32)),
-        weights=dict.fromkeys(rows, one.astype(np.float32)),
-    )
-
-
-def place(name, low, high):
-    """A draw of its own: where to begin."""
-
-    def draw(windows, random):
-        return random.integers(low, high, len(windows.ids))
-
-    return lambda settings: views.Draw(name, draw)
-
-
-class FirstWord(Objective):
-    """A word from its place, among first words of other texts."""
-
-    def candidates(self, batch):
-        view = batch.views[self.row]
-        return gather_pool(view, self.row, batch.replicas, batch.limit)
-
-    def score(self, batch, candidates):
-        view = batch.views[self.row]
-        a = ops.cast(batch.states(self.row)[:, 0], 'float32')
-        targets = view.targets[self.row][:, 0]
-        return infonce.contrast(
-            infonce.Comparison(
-                ops.sum(a * self.encoder.lookup(targets), axis=1),
-                ops.matmul(
-                    a, ops.transpose(self.encoder.lookup(candidates.ids))
-                ),
-                candidates.others(view.sequences),
-                ops.equal(candidates.ids[None, :], targets[:, None]),
-            ),
-            view.weights[self.row][:, 0],
-            drop_identical=True,
-        )
-
-
-# ------- (b) two passes with other dropout, or a momentum encoder and a queue
-
-
-class Twice(Objective):
-    """Two passes of one text are one text (SimCSE); or a queue (MoCo)."""
-
-    SCALE = 10.0
-    queue: int = setting(64, 'Keys of the steps before; 0: none.', at_least=0)
-
-    @property
-    def ring(self):
-        return Ring(self.queue, self.encoder.width)
-
-    def empty_state(self):
-        return self.ring.empty() if self.queue else {}
-
-    def vectors(self, batch):
-        other = ('momentum', 0) if self.queue else ('encoder', 1)
-        return {
-            'a': batch.states('masked')[:, 0],
-            'b': batch.states('masked', *other)[:, 0],
-        }
-
-    def keys(self, batch):
-        view = batch.views['masked']
-        texts = text_ids(view.ids, ops.ones_like(view.ids, 'bool'))
-        keys = unit(ops.cast(self.vectors_of(batch)['b'], 'float32'))
-        return gather_vectors(batch, texts, view.sequences, keys)
-
-    def candidates(self, batch):
-        keys = self.keys(batch)
-        if not self.queue:
-            return keys
-        return join_pools(keys, self.ring.pool(batch.state))
-
-    def score(self, batch, candidates):
-        a, b = (
-            unit(ops.cast(self.vectors_of(batch)[x], 'float32')) for x in 'ab'
-        )
-        view = batch.views['masked']
-        texts = text_ids(view.ids, ops.ones_like(view.ids, 'bool'))
-        return infonce.contrast(
-            infonce.Comparison(
-                self.SCALE * ops.sum(a * b, axis=1),
-                self.SCALE * ops.matmul(a, ops.transpose(candidates.states)),
-                # What is queued is in the loss alone.
-                candidates.others(
-                    view.sequences, candidates.sequences[None] >= 0
-                ),
-                ops.equal(candidates.ids[None, :], texts[:, None]),
-            ),
-            ops.ones_like(a[:, 0]),
-            drop_identical=True,
-            trained=candidates.others(view.sequences),
-        )
-
-    def update_state(self, batch):
-        keys = self.keys(batch)
-        return self.ring.add(batch.state, keys.states, keys.ids)
-
-
-# --------------------------------------------- (c) a second, frozen encoder
+# --------------------------------------------- (a) a second, frozen encoder
 
 
 class Taught(Objective):
@@ -176,7 +57,7 @@ class Taught(Objective):
         return among_others(batch, a, b)
 
 
-# ---------- (d) a generator of another workdir; a third encoder reads its words
+# ---------- (b) a generator of another workdir; a third encoder reads its words
 
 
 class Replaced(Objective):
@@ -215,7 +96,7 @@ class Replaced(Objective):
         return infonce.unbounded(flat, ops.ones_like(flat))
 
 
-# ------- (e) a network of the row's own that begins elsewhere, frozen by a flag
+# ------- (c) a network of the row's own that begins elsewhere, frozen by a flag
 
 
 class ExtraBlock(Objective):
@@ -262,28 +143,6 @@ class ExtraBlock(Objective):
 
 
 ROWS = {
-    'early': Row(
-        FirstWord, *WORDS, views={'early': Reads('tokens')},
-        heldout_candidates=16,
-    ),  # fmt: skip
-    'late': Row(
-        FirstWord, *WORDS, views={'late': Reads('tokens')},
-        heldout_candidates=16,
-    ),  # fmt: skip
-    'twice': Row(
-        Twice,
-        *WORDS,
-        views={
-            'masked': lambda chosen: (
-                Reads('start', encoders=('encoder', 'momentum'))
-                if chosen['queue']
-                else Reads('start', passes=2)
-            )
-        },
-        auxiliaries=lambda chosen: (
-            {'momentum': Auxiliary(momentum=0.9)} if chosen['queue'] else {}
-        ),
-    ),
     'taught': Row(
         Taught,
         *WORDS,
@@ -308,14 +167,7 @@ LATER = {
         views={'masked': Reads('tokens', layers=True, everywhere=True)},
     ),
 }
-VIEWS = {
-    'early': views.ViewSpec(opening, draw=place('early', 0, 4)),
-    'late': views.ViewSpec(opening, draw=place('late', 8, 16)),
-}
-CASES = {
-    **{f'toy_{row}': zoo.Case(row) for row in ROWS},
-    'toy_passes': zoo.Case('twice', settings={'twice.queue': 0}),
-}
+CASES = {f'toy_{row}': zoo.Case(row) for row in ROWS}
 
 
 @contextlib.contextmanager
@@ -323,7 +175,6 @@ def added():
     """Inside, the tables and the list of zoo.py have the toys too."""
     with (
         mock.patch.dict(objectives.TABLE, {**ROWS, **LATER}),
-        mock.patch.dict(views.VIEWS, VIEWS),
         mock.patch.dict(zoo.CASES, CASES),
     ):
         yield
