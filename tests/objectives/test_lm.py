@@ -15,24 +15,24 @@ from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.views import VIEWS
 from infoword_tf.views.streams import Streams
-from tests import eager, remembering, zoo
+from tests import eager, zoo
 from tests.objectives.eq1 import F, of_piece, states_of, sums
 
 V, D, B, T = zoo.V, 6, 3, 7
 KEY = eager.new_key(3)
 
 
-def make_model(memory_length=None, rate=0.0, precision='float32'):
-    arguments = {'vocab_size': V, 'width': D, 'causal': True, 'rate': rate}
+def make_model():
+    arguments = {
+        **zoo.ENCODERS['relative'], 'vocab_size': V, 'width': D, 'heads': 1,
+        'layers': 1, 'causal': True, 'rate': 0.0, 'max_length': T,
+    }  # fmt: skip
     config = Config(
-        EncoderConfig(remembering.NAME, arguments),
+        EncoderConfig('relative', arguments),
         {'transformer_xl': RowConfig(1.0, {'sampled': 0})},
         max_length=T,
-        precision=precision,
-        memory_length=memory_length,
     )
-    with remembering.row():
-        model = Model(config, zoo.SPECIALS)
+    model = Model(config, zoo.SPECIALS)
     random = np.random.default_rng(0)
     for variable in model.variables.values():
         variable.assign(random.standard_normal(variable.shape))
