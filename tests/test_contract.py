@@ -190,7 +190,6 @@ class AuxiliaryTest(parameterized.TestCase):
          'auxiliary_encoder_unsaved'),
         ({'saved': False, 'frozen': False}, 'other',
          'auxiliary_encoder_unsaved'),
-        ({'momentum': 0.5}, 'taught:1,other:1', 'other_auxiliary_encoder'),
     )  # fmt: skip
     def test_what_one_cannot_be(self, auxiliary, rows, id):
         other = dataclasses.replace(

@@ -228,7 +228,7 @@ class NgramsTest(parameterized.TestCase):
             at = end + context - left_of_it
         return chosen
 
-    @parameterized.product(length=(5, 32, 64, 256), rate=(0.3, 0.7, 1.0))
+    @parameterized.product(length=(5, 32, 64, 256), rate=(0.0, 0.3, 1.0))
     def test_is_the_literal_loop(self, length, rate):
         random = np.random.default_rng(length)
         starts = random.random((9, length)) < rate
@@ -243,13 +243,6 @@ class NgramsTest(parameterized.TestCase):
                     actual[row], self.literal(starts[row], k, n[row], left[row])
                 )
 
-    def runs(self, chosen):
-        """Lengths of all runs of True."""
-        edges = np.diff(np.pad(chosen, ((0, 0), (1, 1))).astype(int), axis=1)
-        rows, begins = np.nonzero(edges == 1)
-        _, ends = np.nonzero(edges == -1)
-        return ends - begins
-
     def test_n_is_as_1_over_n(self):
         p = np.array([60, 30, 20, 15, 12]) / 137
         n = permuted.ngram_lengths((1000, 100), np.random.default_rng(0))
@@ -258,31 +251,6 @@ class NgramsTest(parameterized.TestCase):
         self.assertGreater(
             stats.chisquare(observed[1:], 100_000 * p).pvalue, SIGNIFICANCE
         )
-        # And so are the runs in the text: n-grams never touch.
-        chosen = permuted.ngrams(
-            np.ones((40, 5000), bool), 6, np.random.default_rng(1)
-        )
-        runs = np.bincount(self.runs(chosen), minlength=6)
-        self.assertLen(runs, 6)
-        self.assertGreater(
-            stats.chisquare(runs[1:], runs.sum() * p).pvalue, SIGNIFICANCE
-        )
-
-    @parameterized.product(k=(3, 6), rate=(0.6, 1.0))
-    def test_one_word_in_k_plus_1(self, k, rate):
-        random = np.random.default_rng(2)
-        starts = random.random((40, 5000)) < rate
-        chosen = permuted.ngrams(starts, k, random)
-        self.assertAlmostEqual(chosen.mean(), 1 / (k + 1), delta=0.003)
-        # Everywhere alike.
-        parts = chosen[:, :4900].reshape(40, 7, 700).mean(axis=(0, 2))
-        np.testing.assert_allclose(parts, 1 / (k + 1), atol=0.01)
-
-    def test_no_word_at_all(self):
-        chosen = permuted.ngrams(
-            np.zeros((2, 30), bool), 6, np.random.default_rng(0)
-        )
-        self.assertFalse(chosen.any())
 
 
 class TargetsTest(parameterized.TestCase):
@@ -355,32 +323,6 @@ class PermutationTest(parameterized.TestCase):
         draw = permuted.permutation(streams, np.random.default_rng(0))
         view = permuted.permuted(streams, draw, PLM, SPECIALS)
         same(view.targets['plm'], 1)
-
-    def test_ranks_of_a_half(self):
-        for order in permuted.ORDERS:
-            _, draw, view = drawn(8, 64, order=order)
-            target = np.zeros((8, 64), bool)
-            np.put_along_axis(target, draw.places, draw.usable, axis=1)
-            ranks = draw.ranks.reshape(8, 2, 32) - [[0], [66]]
-            sees = draw.sees.reshape(8, 2, 32) - [[0], [66]]
-            plain = ~(target | np.isin(view.ids, (SEP, CLS)))
-            plain, target = (x.reshape(8, 2, 32) for x in (plain, target))
-            same(sees - ranks, ~target)
-            for half in range(16):
-                row, part = divmod(half, 2)
-                actual = ranks[row, part]
-                if order == 'strict':
-                    same(np.sort(actual), np.arange(32))
-                    number = target[row, part].sum()
-                    same(
-                        np.sort(actual[target[row, part]]),
-                        np.arange(32 - number, 32),
-                    )
-                else:
-                    same(actual[plain[row, part]], -1)
-                    others = actual[~plain[row, part]]
-                    self.assertLen(set(others), len(others))
-                    self.assertBetween(others.min(), 0, 31)
 
     def test_every_order_of_a_half_is_as_likely(self):
         _, draw, _ = drawn(2000, 24, separator_rate=0.0)
