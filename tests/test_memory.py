@@ -1,6 +1,7 @@
 """Memory from step to step: model, trainer, checkpoints, held-out values."""
 
 import contextlib
+import dataclasses
 import io
 import pathlib
 from unittest import mock
@@ -20,7 +21,8 @@ from infoword_tf.plan import make_plan
 from infoword_tf.training import distribution, loop, optim
 from infoword_tf.training.state import State
 from infoword_tf.views import VIEWS
-from tests import places, remembering, runs, zoo
+from tests import places, runs, zoo
+from tests.eager import eagerly
 from tests.objectives.eq1 import states_of
 
 V, D, B, T = zoo.V, 8, 4, 6
@@ -33,9 +35,12 @@ def setUpModule():
 
 
 def make_config(memory_length, rate=0.0, precision='float32', rows=(ROW,)):
-    arguments = {'vocab_size': V, 'width': D, 'causal': True, 'rate': rate}
+    arguments = {
+        **zoo.ENCODERS['relative'], 'vocab_size': V, 'width': D, 'heads': 2,
+        'layers': 1, 'causal': True, 'rate': rate, 'max_length': T,
+    }  # fmt: skip
     return Config(
-        EncoderConfig(remembering.NAME, arguments),
+        EncoderConfig('relative', arguments),
         {
             row: RowConfig(
                 1.0, {n: s.default for n, s in TABLE[row].settings.items()}
@@ -79,13 +84,23 @@ def empty(model, batch=B):
     return {name: entry.empty for name, entry in actual.items()}
 
 
-class MemoryCase(parameterized.TestCase):
+class EagerCase(parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.enterContext(remembering.row())
+        self.enterContext(eagerly())
 
 
-class ModelTest(MemoryCase):
+def reading_again():
+    """A text goes on after a third of what was read."""
+
+    def reading(length, settings):
+        return {'length': length, 'advance': length // 3}
+
+    view = VIEWS['streamed']._replace(source_args=reading)
+    return mock.patch.dict(VIEWS, streamed=view)
+
+
+class ModelTest(EagerCase):
     def test_steps_with_memory_are_one_long_text(self):
         model, batches = make_model(3 * T), make_batches()
         views = [batches.views(step)['streamed'] for step in range(4)]
@@ -119,15 +134,11 @@ class ModelTest(MemoryCase):
         # An encoder without memory, and views that do not go on.
         config = zoo.config('mlm').replace(memory_length=5)
         self.assertEqual(Model(config, zoo.SPECIALS).empty_state(B), {})
-        with remembering.row('mlm'):
-            model = make_model(5, rows=('mlm',))
-            self.assertEqual(model.empty_state(B), {})
+        model = make_model(5, rows=('mlm',))
+        self.assertEqual(model.empty_state(B), {})
 
     def test_a_row_that_reads_again_remembers_less(self):
-        def reading(length, settings):
-            return {'length': length, 'advance': length // 3}
-
-        with remembering.row(view={'source_args': reading}):
+        with reading_again():
             model = make_model(T)
             view = make_batches().views(0)
             _, state = model.encode(view, state=empty(model))
@@ -139,36 +150,19 @@ class ModelTest(MemoryCase):
         )
 
     def test_a_view_that_is_cut_out_of_another_goes_on_as_that_does(self):
-        def reading(length, settings):
-            return {'length': length, 'advance': length // 3}
-
-        cut = VIEWS['streamed']._replace(
-            source='windows', source_args=None, like='streamed'
-        )
+        cut = VIEWS['streamed']._replace(source='windows', like='streamed')
+        views = {'cut': TABLE[ROW].views['streamed']}
+        row = dataclasses.replace(TABLE[ROW], views=views)
         with (
-            remembering.row(view={'source_args': reading}),
-            mock.patch.dict(VIEWS, {'cut': cut}),
-            remembering.row(views={'cut': TABLE[ROW].views['streamed']}),
+            reading_again(), mock.patch.dict(VIEWS, cut=cut),
+            mock.patch.dict(TABLE, {ROW: row}),
         ):
             model = make_model(T)
             self.assertEqual(list(model.empty_state(B)), ['memory/cut'])
             self.assertEqual(model.advance('cut', T), T // 3)
 
-    def test_no_gradient_through_memory(self):
-        model, batches = make_model(T), make_batches()
-        _, state = model.encode(batches.views(0), state=empty(model))
-        states = state[MEMORY].states
-        with tf.GradientTape() as tape:
-            tape.watch(states)
-            memory = state[MEMORY]._replace(states=states)
-            outcomes, _ = model.outcomes(
-                batches.views(1), STATISTICS, state={MEMORY: memory}
-            )
-            loss = model.loss(outcomes)
-        self.assertIsNone(tape.gradient(loss, states))
 
-
-class TrainerCase(MemoryCase):
+class TrainerCase(EagerCase):
     def make(
         self, replicas=1, memory_length=T, steps=4, rate=0.1, batch=B,
         learning_rate=0.01, broken=None, precision='float32',
@@ -298,10 +292,10 @@ class CheckpointTest(places.Folder, TrainerCase):
                 self.assertFalse(array.any())
 
 
-class HeldoutTest(MemoryCase):
+class HeldoutTest(EagerCase):
     def views(self, rows=(ROW,)):
         plan = make_plan(dict.fromkeys(rows, {}), T)
-        return heldout_views(make_store(), plan, zoo.SPECIALS)
+        return heldout_views(make_store(400), plan, zoo.SPECIALS)
 
     @parameterized.parameters(0, T, 4 * T)
     def test_eight_rows_with_memory(self, memory_length):
@@ -334,20 +328,19 @@ class HeldoutTest(MemoryCase):
 
     def test_other_rows_of_a_sum_keep_their_values(self):
         rows = 'mlm', 'bert_nce'
-        with remembering.row('mlm'), remembering.row('bert_nce'):
-            actual = []
-            for names in ((*rows, ROW), rows):
-                views = self.views(names)
-                model = make_model(T, rows=names)
-                heldout = loop.Heldout(model, views, STATISTICS)
-                actual.append(heldout.evaluate())
+        actual = []
+        for names in ((*rows, ROW), rows):
+            views = self.views(names)
+            model = make_model(T, rows=names)
+            heldout = loop.Heldout(model, views, STATISTICS)
+            actual.append(heldout.evaluate())
         together, alone = actual
         self.assertLen(together, 21)
         for name, value in alone.items():
             self.assertAlmostEqual(together[name], value, places=4, msg=name)
 
 
-class CommandTest(places.Folder, MemoryCase):
+class CommandTest(places.Folder, parameterized.TestCase):
     def run_here(self, workdir, *more):
         """Runs; returns the output."""
         two = any(flag.startswith('--strategy') for flag in more)
