@@ -1,7 +1,6 @@
 """Pictures say what is so, and every row has one."""
 
 import pathlib
-import subprocess
 import sys
 from unittest import mock
 
@@ -328,17 +327,6 @@ class CommandTest(parameterized.TestCase):
         )
         self.assertNotIn('memory', actual.kinds)
 
-    def test_half_of_a_permuted_text_is_remembered(self):
-        _, (actual,) = self.run_here(
-            '--objectives=plm', '--memory_length=12', '--seq_len=24', FOX
-        )
-        _, (before,) = self.run_here(
-            '--objectives=plm', '--memory_length=0', '--seq_len=24', FOX
-        )
-        self.assertEqual(actual.keys[:12], before.keys[:12])
-        self.assertEqual(actual.kinds[:13], ['memory'] * 12 + ['word'])
-        self.assertLen(actual.queries, 24 + 4)
-
     def test_seed_and_length(self):
         _, (first,) = self.run_here('--objectives=mlm', '--seq_len=64', FOX)
         _, (again,) = self.run_here('--objectives=mlm', '--seq_len=64', FOX)
@@ -363,11 +351,6 @@ class CommandTest(parameterized.TestCase):
         ahead = actual.mask[0, actual.kinds.count('memory') + 1]
         looks_back = {'relative': 'transformer_xl', 'rnn': 'rnn_lm'}
         self.assertEqual(ahead == 0, looks_back.get(name) == row)
-
-    def test_a_long_text(self):
-        """Without labels."""
-        self.run_here('--objectives=plm', '--seq_len=256', FOX)
-        self.assertTrue(self.output.read_bytes().startswith(b'\x89PNG'))
 
     def test_a_workdir(self):
         workdir = self.workdir(
@@ -429,18 +412,3 @@ class CommandTest(parameterized.TestCase):
                 {'[CLS]', '[SEP]', '[MASK]'}, set(actual.keys)
             )
             self.assertTrue(any(t[0] == '\u2581' for t in actual.keys))
-
-    def test_the_command(self):
-        """In a process of its own, with a workdir too."""
-        workdir = self.workdir(WORDS, mlm={'transform': False})
-        done = subprocess.run(
-            [sys.executable, '-m', 'infoword_tf.show', f'--init={workdir}',
-             FOX, f'--output={self.output}'],
-            cwd=ROOT,
-            env={'PATH': ''},
-            capture_output=True,
-            text=True,
-            check=False,
-        )  # fmt: skip
-        self.assertEqual(done.stdout, f'{self.output}\n', done.stderr)
-        self.assertTrue(self.output.read_bytes().startswith(b'\x89PNG'))

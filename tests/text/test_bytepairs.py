@@ -342,23 +342,6 @@ class BytePairsTest(parameterized.TestCase):
         self.assertTrue(np.all(starts.values <= ends.values))
         self.assertTrue(np.all(ends.values <= lengths))
 
-    def test_normalizers_tell_tokenizers_apart(self):
-        self.assertNotEqual(
-            self.tokenizer.identity, both('composed')[0].identity
-        )
-        self.assertTrue(both('lower_case')[0].lower_case)
-
-    def test_places_are_bytes_of_the_original(self):
-        ours, _ = both('composed')
-        text = 'e\u0301t \u212b'  # composed: two bytes, and two
-        _, starts, ends = ours.tokenize_with_offsets([text])
-        raw = text.encode()
-        spelled = [raw[a:b].decode() for a, b in zip(
-            starts.values.numpy(), ends.values.numpy(), strict=True
-        )]  # fmt: skip
-        self.assertEqual(spelled[0], 'e\u0301')
-        self.assertEqual(spelled[-1], '\u212b')
-
     def test_back_to_text(self):
         ours, _ = characters()
         (ids,) = ids_of(ours, ['The file is here.'])
