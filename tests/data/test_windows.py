@@ -88,29 +88,6 @@ class WindowSourceTest(parameterized.TestCase):
                 [one.starts(8 * step + i)[0] for i in range(8)],
             )
 
-    @parameterized.parameters(1, 7, 8, 165)
-    def test_an_epoch_visits_each_window_once(self, batch_size):
-        length = 30
-        store = make_store(np.ones(5_000, int))
-        source = WindowSource(store, length, batch_size, seed=5)
-        count = 165  # 5000 // 30 - 1
-        self.assertEqual(source.windows, count)
-        steps = -(-3 * count // batch_size)  # batches may cross epochs
-        starts = np.concatenate([source.starts(s) for s in range(steps)])
-        offsets, orders = [], []
-        for epoch in range(3):
-            here = starts[epoch * count : (epoch + 1) * count]
-            offset = here.min()
-            self.assertBetween(offset, 0, length - 1)
-            np.testing.assert_array_equal(
-                np.sort(here), offset + length * np.arange(count)
-            )
-            self.assertLessEqual(here.max() + length, 5_000)
-            offsets.append(int(offset))
-            orders.append(tuple((here - offset) // length))
-        self.assertGreater(len(set(offsets)), 1)
-        self.assertLen(set(orders), 3)
-
     def test_over_epochs_offsets_are_uniform(self):
         length, epochs = 10, 3_000
         source = WindowSource(

@@ -1,7 +1,5 @@
 """A block, post-norm or pre-norm, against NumPy in float64."""
 
-import math
-
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -9,10 +7,10 @@ from absl.testing import parameterized
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import Block
 from tests import eager
+from tests.layers import test_attention
 from tests.layers.operations import fed_forward, normed
 
 B, T, H, D, F, EPSILON = 2, 5, 3, 12, 20, 1e-6
-E = D // H
 KEY = eager.new_key(5)
 PLACES = np.int32([[4, 0, 2], [1, 1, 3]])
 ROWS = np.arange(B)[:, None]
@@ -30,9 +28,7 @@ MASKS = {
 
 def make_block(pre_norm, rate=0.0):
     """Makes a block with random weights, gammas around 1."""
-    block = Block(
-        D, H, F, rate, 'gelu_tanh', EPSILON, pre_norm=pre_norm
-    )
+    block = Block(D, H, F, rate, 'gelu_tanh', EPSILON, pre_norm=pre_norm)
     block.build()
     random = np.random.default_rng(3)
     for weight in block.weights:
@@ -58,23 +54,11 @@ def in_numpy(block, x, allowed):
         return normed(x, weights, name, EPSILON)
 
     def attend(x):
-        joined = x @ weights['attention/qkv_kernel']
-        joined = joined + weights['attention/qkv_bias']
-        heads = []
-        for h in range(H):
-            q, k, v = (
-                joined[..., i * D + h * E : i * D + (h + 1) * E]
-                for i in range(3)
-            )
-            scores = q @ k.swapaxes(-1, -2) / math.sqrt(E)  # [B, T, T]
-            if allowed is not None:
-                scores = np.where(allowed[:, 0], scores, -np.inf)
-            share = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            heads.append(share / share.sum(axis=-1, keepdims=True) @ v)
-        mixed = np.concatenate(heads, axis=-1)
-        return mixed @ weights['attention/output_kernel'] + (
-            weights['attention_bias']
-        )
+        seen = None
+        if allowed is not None:
+            seen = np.broadcast_to(allowed, (B, 1, T, T))
+        mixed = test_attention.loops(block.attention, x, seen)
+        return mixed + weights['attention_bias']
 
     if block.pre_norm:
         x = x + attend(normalise(x, 'attention_norm'))
