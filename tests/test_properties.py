@@ -4,7 +4,6 @@ import csv
 import functools
 import io
 import json
-import struct
 
 import hypothesis
 import numpy as np
@@ -17,7 +16,6 @@ from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.data import tables
 from infoword_tf.objectives import TABLE
 from infoword_tf.resolve import resolve
-from infoword_tf.weights import tensors
 from tests import places
 from tests.export import workdirs
 
@@ -135,30 +133,6 @@ class TablesTest(places.Folder, absltest.TestCase):
 
 
 class TensorsTest(places.Folder, absltest.TestCase):
-    @tried(80)
-    @hypothesis.given(
-        some.dictionaries(
-            some.text(max_size=5),
-            some.fixed_dictionaries({
-                'dtype': some.sampled_from(['F32', 'I64', 'BF16', 'X']),
-                'shape': some.lists(some.integers(-1, 2**62), max_size=3),
-                'data_offsets': some.lists(
-                    some.integers(0, 2**63), min_size=1, max_size=3),
-            }),
-            max_size=3,
-        ),
-        some.binary(max_size=40),
-    )  # fmt: skip
-    def test_any_header_is_read_or_complained_of(self, header, data):
-        text = json.dumps(header).encode()
-        path = self.folder / 'model.safetensors'
-        path.write_bytes(struct.pack('<Q', len(text)) + text + data)
-        try:
-            actual = tensors.open_folder(self.folder)
-            total = sum(array.size for array in actual.values())
-            self.assertLessEqual(total, len(data))
-        except ValueError as error:
-            self.assertIn(str(path), str(error))
 
     @tried(25)
     @hypothesis.given(

@@ -12,7 +12,6 @@ from absl.testing import absltest, parameterized
 from infoword_tf.views.masked import (
     MASKINGS,
     Windows,
-    budget,
     fewest_sequences,
     folded,
     joined,
@@ -292,36 +291,6 @@ class PairViewTest(absltest.TestCase):
                       view.places['nsp'], view.targets['nsp']):  # fmt: skip
             self.assertEqual(array.dtype, np.int32)
         self.assertEqual(view.weights['nsp'].dtype, np.float32)
-
-    def test_the_text_can_be_put_together_again(self):
-        """Specials are never masked, whatever the masking."""
-        random = np.random.default_rng(0)
-        rows = [
-            (
-                random.integers(5, 100, random.integers(1, 20)).tolist(),
-                random.integers(5, 100, random.integers(1, 20)).tolist(),
-            )
-            for _ in range(60)
-        ]
-        text = make_pairs(rows, 46)
-        for name in MASKINGS:
-            draw = masking_of(name)(text, random)
-            view = masked(text, draw, {'mlm': 'tokens'}, SPECIALS)
-            for row, (a, b) in enumerate(rows):
-                real = view.weights['mlm'][row] > 0
-                self.assertEqual(
-                    real.sum(), budget(len(a) + len(b)), name
-                )
-                ids = view.ids[row].copy()
-                ids[view.places['mlm'][row][real]] = view.targets['mlm'][row][
-                    real
-                ]
-                end = len(a) + len(b) + 3
-                self.assertEqual(ids[:end].tolist(), [2, *a, 3, *b, 3])
-                self.assertEqual(view.segment_ids[row, :end].tolist(),
-                                 [0] * (len(a) + 2) + [1] * (len(b) + 1))
-                self.assertTrue((view.block_ids[row, :end] == 0).all())
-                self.assertTrue((view.block_ids[row, end:] == 1).all())
 
     def test_windows_are_no_pairs(self):
         with refused('windows_without_pairs', 'nsp'):

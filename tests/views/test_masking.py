@@ -224,19 +224,6 @@ class SpansTest(parameterized.TestCase):
             same(cover, draw.masked[row])
             self.assertFalse((draw.masked[row] & windows.separators[row]).any())
 
-    def test_only_the_last_span_is_cut(self):
-        windows = random_windows(400, 126, 0.4, 0.02)
-        draw = maskings.mask_spans(windows, np.random.default_rng(2))
-        begins = np.pad(windows.word_starts, ((0, 0), (0, 1)))
-        begins[:, -1] = True
-        ends = draw.starts + draw.lengths
-        whole = np.take_along_axis(begins, ends, axis=1) > 0  # [B, S]
-        last = (draw.lengths > 0).sum(axis=1) - 1
-        is_last = np.arange(whole.shape[1]) == last[:, None]
-        self.assertTrue(whole[(draw.lengths > 0) & ~is_last].all())
-        # Both happen: cut inside a word, and not.
-        self.assertBetween(whole[is_last].mean(), 0.1, 0.9)
-
     def test_a_length_is_drawn_once_for_each_span(self):
         drawn = []
 
@@ -259,38 +246,6 @@ class SpansTest(parameterized.TestCase):
                 self.assertEqual(words, drawn[i][row])
                 checked += 1
         self.assertGreater(checked, 300)
-
-    def test_lengths_of_spans_that_nothing_cuts(self):
-        # 19 tokens are the budget, 10 at most the first span: never cut.
-        windows = one_piece_words(20_000, 126)
-        draw = maskings.mask_spans(windows, np.random.default_rng(4))
-        observed = np.bincount(draw.lengths[:, 0], minlength=11)[1:]
-        pmf = np.array(LENGTH_PMF)
-        cells = [slice(0, 2), *(slice(i, i + 1) for i in range(2, 7)),
-                 slice(7, 10)]  # fmt: skip
-        self.assertGreater(
-            chi_square_p(
-                [observed[cell].sum() for cell in cells],
-                [20_000 * pmf[cell].sum() for cell in cells],
-            ),
-            SIGNIFICANCE,
-        )
-        self.assertFalse(draw.shortened.any())
-
-    def test_the_first_place_is_uniform(self):
-        length = 70  # P = 11
-        windows = one_piece_words(30_000, length)
-        draw = maskings.mask_spans(windows, np.random.default_rng(5))
-        for n in (3, 4, 5, 6, 7):
-            starts = draw.starts[draw.lengths[:, 0] == n, 0]
-            places = length - n + 1
-            self.assertGreater(len(starts), 1000)
-            observed = np.bincount(starts, minlength=places)
-            self.assertLen(observed, places)
-            self.assertGreater(
-                chi_square_p(observed, np.full(places, len(starts) / places)),
-                SIGNIFICANCE,
-            )
 
     def test_the_place_is_uniform_over_words_not_tokens(self):
         # Words of 1 and of 4 tokens in turn; 3 words from 22 places.
