@@ -23,7 +23,6 @@ from tests import places, zoo
 from tests.eager import eagerly
 from tests.export import workdirs
 from tests.refused import refused
-from tests.weights import folders as others
 
 ROOT = pathlib.Path(__file__).parent.parent
 T = 24
@@ -159,12 +158,6 @@ class SameNumbersTest(parameterized.TestCase):
                     rtol=1e-5,
                     atol=1e-5,
                 )
-
-    def test_a_folder_of_others(self):
-        source = others.write(FOLDER / 'bert', 'bert')
-        expected = infoword_tf.load(source).encode(['a cab', 'bad dad'])
-        actual = TextEncoder.from_preset(source)(['a cab', 'bad dad'])
-        np.testing.assert_allclose(actual, expected, **NEAR)
 
     def test_another_pooling_and_what_is_put_before(self):
         loaded = infoword_tf.load(preset('mean'))
@@ -315,6 +308,12 @@ class TrainingTest(parameterized.TestCase):
         again.layers[0].to_workdir(FOLDER / 'written')
         written = infoword_tf.load(FOLDER / 'written')
         self.assertEqual(list(written.model.objectives), ['ict'])
+        self.assertEmpty(written.config.run)
+        np.testing.assert_allclose(
+            written.encode(['x']), again.layers[0](['x']), **NEAR
+        )
+        with self.assertRaisesRegex(FileExistsError, 'written'):
+            again.layers[0].to_workdir(FOLDER / 'written')
 
     def test_no_texts(self):
         """(0, E), eager, in training, and in a graph."""
@@ -443,23 +442,6 @@ class SavedTest(parameterized.TestCase):
         self.assertIsInstance(again, Backbone)
         for key, value in again(fields).items():
             np.testing.assert_array_equal(value, expected[key])
-
-    def test_to_workdir(self):
-        texts, kinds = labelled()
-        encoder = TextEncoder.from_preset(preset('mean'))
-        with eagerly():
-            classifier(encoder).fit(texts, kinds, verbose=0)
-        folder = FOLDER / 'trained'
-        encoder.to_workdir(folder)
-        loaded = infoword_tf.load(folder)
-        expected = encoder(TEXTS)
-        np.testing.assert_allclose(loaded.encode(TEXTS), expected, **NEAR)
-        before = infoword_tf.load(preset('mean')).encode(TEXTS)
-        self.assertGreater(np.abs(before - expected).max(), 0.01)
-        self.assertEmpty(loaded.model.objectives)
-        self.assertEmpty(loaded.config.run)
-        with self.assertRaisesRegex(FileExistsError, folder.name):
-            encoder.to_workdir(folder)
 
     @parameterized.parameters(
         (('version', 0), 'keras_other_version', '0', '1'),

@@ -342,6 +342,12 @@ class BytePairsTest(parameterized.TestCase):
         self.assertTrue(np.all(starts.values <= ends.values))
         self.assertTrue(np.all(ends.values <= lengths))
 
+    def test_normalizers_tell_tokenizers_apart(self):
+        self.assertNotEqual(
+            self.tokenizer.identity, both('composed')[0].identity
+        )
+        self.assertTrue(both('lower_case')[0].lower_case)
+
     def test_back_to_text(self):
         ours, _ = characters()
         (ids,) = ids_of(ours, ['The file is here.'])

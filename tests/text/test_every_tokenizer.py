@@ -16,6 +16,7 @@ from infoword_tf.choices import TextChoices
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.data import opened, store
 from infoword_tf.data.documents import Document
+from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.tokenizers import TOKENIZERS
 from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPieceTokenizer
@@ -390,6 +391,15 @@ class SmallTest(parameterized.TestCase):
         self.assertEqual(tokenizer.specials[:4], specials)
         self.assertEqual((tokenizer.pad_id, tokenizer.unk_id), others)
         self.assertEqual(tokenizer.control_ids, control_ids)
+
+    def test_one_vocabulary_of_several_kinds(self):
+        vocabulary = [*SPECIALS, 'a']
+        identities = {
+            WordPieceTokenizer(vocabulary).identity,
+            WholeWords(vocabulary).identity,
+            Numbers(vocabulary, range(5)).identity,
+        }
+        self.assertLen(identities, 3)
 
     @parameterized.parameters(*STORED)
     def test_in_a_store(self, name):

@@ -29,6 +29,12 @@ class TokenizeTest(parameterized.TestCase):
             another.tokenize(text).to_list()[0], expected.numpy().tolist()
         )
 
+    def test_scores_and_normalisation_tell_models_apart(self):
+        self.assertNotEqual(
+            small('sentencepiece').identity,
+            SentencePiece(model(vocab_size=7)).identity,
+        )
+
 class OffsetsTest(parameterized.TestCase):
     def test_real_text_is_covered(self):
         tokenizer = learned('sentencepiece')
