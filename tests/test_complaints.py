@@ -19,7 +19,6 @@ from tests.test_show import LABELLED
 
 FILES = {
     'twice.txt': b'[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n',
-    'one.txt': b'One document alone, no other. ' * 500,
     'good.txt': b'One fish two fish.\nRed fish blue fish.\n\n' * 50,
     'one.tsv': b'score\tsentence1\tsentence2\n1\ta\tb',
     'nan.tsv': b'score\tsentence1\tsentence2\n1\ta\tb\nnan\tc\td\n2\te\tf',
@@ -74,12 +73,6 @@ LINES = (
     ('remat', 'train --objectives=cbow --remat', 'encoder_without_remat',
      'lookup', '--microbatch'),
     ('init', 'train --init=/nowhere', FileNotFoundError, '/nowhere'),
-    ('argument_of_init', 'train --init=$run --activation=relu',
-     'init_decides_argument', '--activation', '--init'),
-    # A run that is resumed.
-    ('other_flags', 'train --workdir=$run --steps=5 --learning_rate=0.5',
-     'run_other_flags', '--steps was 4, is 5',
-     '--learning_rate was 0.002, is 0.5'),
     # Rows and their settings.
     ('row', 'train --objectives=berta', 'unknown_row', "'berta'", 'bert_nce'),
     ('labelled', 'train --objectives=label', 'labelled_objectives',
@@ -88,23 +81,14 @@ LINES = (
      'xlco_unknown_layer', '--xlco.layer=3', '1'),
     # Encoders and sizes.
     ('size', 'train --size=huge', 'unknown_size', 'tiny, mini, small'),
-    # Masks and batches.
-    ('batch', 'train --batch_size=100000', 'few_windows', '100000'),
     # Text and vocabularies.
     ('no_files', 'train --corpus=text:/nowhere/*.txt', 'no_file_matches',
      '/nowhere/'),
-    ('no_kind', 'train --corpus=wikipedia', 'unknown_corpus', 'pydocs'),
-    ('no_heldout_files', 'train --heldout=/nowhere/*.txt', 'no_file_matches',
-     '/nowhere/'),
     ('no_corpus', 'languages --corpus=', 'missing_corpus', '--corpus'),
-    ('one_document', 'train --heldout= --corpus=text:$one.txt',
-     'little_heldout_text', 'held-out', '36'),
     ('shuffle_block', 'train --objectives=nsp --shuffle_block=9',
      'shuffle_block_unread', '--shuffle_block=9', 'nsp'),
     ('vocab', 'train --vocab=/nowhere/vocab.txt', FileNotFoundError,
      '/nowhere/vocab.txt'),
-    ('vocab_size', 'train --vocab_size=5', 'small_vocab_size',
-     '--vocab_size=5'),
     ('other_tokenizer', 'train --vocab=$twice.txt --tokenizer=bytes',
      'other_tokenizer', '--tokenizer=bytes', 'wordpiece'),
     ('vocab_and_size', 'train --vocab=$twice.txt --vocab_size=9',
@@ -116,8 +100,6 @@ LINES = (
      'tlm', '--parallel'),
     ('translations_unread', 'languages --objectives=mlm ALIGNED',
      'translations_unread', '--parallel', '--objectives=mlm', 'tlm, xlco'),
-    ('no_parallel_files', 'languages --objectives=tlm '
-     '--parallel=nowhere.{de,en}', 'no_file_matches', 'nowhere.de'),
     ('heldout_of_whom', 'languages DE_EN --heldout=x', 'heldout_language',
      'de, en'),
     ('heldout_of_another', 'languages DE_EN --heldout=fr=$text.fr',
@@ -153,11 +135,6 @@ LINES = (
      '--pair_negatives'),
     ('weights_alone', 'train --pair_weights=1,2', 'flag_without_pairs',
      '--pair_weights'),
-    *(
-        (f'pairs_of_{name}', f'train --objectives={name}', 'sum_without_pairs',
-         f'--objectives={name}')
-        for name in ('colbert', 'splade', 'monobert', 'margin_mse')
-    ),
     ('cross_alone', 'train --objectives=simcse --simcse.critic=cross',
      'cross_without_pairs', 'simcse.critic=cross', '--pairs'),
     ('sides_alone', 'train --objectives=simcse --sentences.query_length=9',
@@ -208,9 +185,6 @@ LINES = (
      'guide_without_pairs', '--simcse.guide=nowhere', '--pairs'),
     ('no_guide', 'train PAIRS --simcse.guide=nowhere', FileNotFoundError,
      'nowhere'),
-    ('weights_of_pairs', 'train --objectives=simcse --pairs=$[ab].csv '
-     '--pair_weights=1,2,3', 'wrong_weight_count', '--pair_weights=1,2,3', '3',
-     '2'),
     # Measures.
     ('best_and_measure', 'train --best=sts:a --measure=sts:b',
      'best_and_measure', '--best=sts:a', '--measure=sts:b'),
@@ -249,8 +223,6 @@ LINES = (
      'store_not_here', 'gs://bucket/store'),
     # Pictures.
     ('nothing_to_show', 'show', 'nothing_to_show', '--objectives'),
-    ('row_to_show', 'show --objectives=nothing a b', 'unknown_row',
-     "'nothing'"),
     ('no_words', 'show --objectives=mlm', 'too_few_words', '--objectives=mlm'),
     ('init_to_show', 'show --init=nowhere a b', FileNotFoundError, 'nowhere'),
     ('vocab_to_show', 'show --init=a --vocab=b --objectives=mlm a b',

@@ -10,22 +10,20 @@ import os
 import pathlib
 from unittest import mock
 
-import numpy as np
 import pyarrow as pa
 from absl.testing import parameterized
 from pyarrow import parquet
 
-import infoword_tf
 from export import card
 from infoword_tf import files, folders, hub
-from infoword_tf.config import WEIGHTS, Config
+from infoword_tf.config import Config
 from infoword_tf.data import corpora
 from infoword_tf.training import begin
-from tasks import classify, sts
+from tasks import sts
 from tests import hubserver, places
 from tests.eager import eagerly
 from tests.refused import refused
-from tests.tasks import command, finetuning
+from tests.tasks import command
 from tests.weights import folders as public
 
 FILES = {
@@ -251,17 +249,6 @@ class CacheTest(command.Checks, HubCase):
 
 
 class LoadTest(HubCase):
-    def test_vectors_are_those_of_the_folder(self):
-        self.enterContext(eagerly())
-        source = public.write(self.folder / 'bert', 'bert')
-        self.hub.add('models/o/bert', source)
-        vectors = []
-        for name in ('hf://o/bert', source):
-            workdir = folders.workdir_of(name, begin.convert)
-            loaded = infoword_tf.load(workdir)
-            vectors.append(loaded.encode(['a cab', 'bad'], progress=False))
-        np.testing.assert_array_equal(*vectors)
-        self.assertTrue((workdir / WEIGHTS).is_file())
 
     def test_the_commit_is_recorded(self):
         """So that equal files of two revisions are told apart."""
@@ -462,12 +449,6 @@ class CorpusTest(HubCase):
         with refused('hub_no_data_set', 'hf://o/t/a.jsonl', 'hf://datasets/'):
             corpora.open_corpus('jsonl:hf://o/t/a.jsonl:body')
 
-    def test_a_field_there_is_not(self):
-        self.add('jsonl', 'jsonl')
-        name = 'jsonl:hf://datasets/o/t/text/part-0.jsonl'
-        with refused('unknown_field', 'text', 'body', 'part-0.jsonl'):
-            corpora.open_corpus(name)
-
     @parameterized.parameters('jsonl', 'parquet', 'gz')
     def test_a_connection_that_breaks_off(self, kind):
         """Once: it is read again. Always: that is said, in one line."""
@@ -505,21 +486,3 @@ class DataTest(HubCase):
         name = 'hf://datasets/o/d/data/*.parquet'
         with refused('hub_without_file', name, 'data/train-0.csv'):
             hub.path_of(name)
-
-    def test_figures_are_those_of_the_files(self):
-        """Results of a command are equal; flags.txt has the typed names."""
-        figures = []
-        for number, folder in enumerate(
-            ('hf://datasets/o/d', self.folder / 'd')
-        ):
-            workdir = self.folder / f'run{number}'
-            done = finetuning.run(
-                classify, f'--init={finetuning.init()}',
-                f'--train={folder}/data/train-0.csv', f'--workdir={workdir}',
-                f'--dev={folder}/data/train-1.csv', '--epochs=1',
-            )  # fmt: skip
-            figures.append(finetuning.last_line(done))
-            typed = (workdir / 'flags.txt').read_text()
-            self.assertIn(f'--train={folder}/data/train-0.csv', typed)
-        one, two = ({**x, 'seconds': 0} for x in figures)
-        self.assertEqual(one, two)

@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from unittest import mock
 
 import numpy as np
@@ -28,63 +27,10 @@ from infoword_tf.training import loop, optim, record
 from tests import places, quick, runs
 from tests.refused import refused
 from tests.runs import ROOT, arguments, records, run_here, untimed, weights
-from tests.training import events
 
 
 def setUpModule():
     runs.set_up()
-
-
-class KilledTest(places.Folder, absltest.TestCase):
-    """kill -9 while a checkpoint is written."""
-
-    def test_killed_gives_the_same_weights(self):
-        whole, broken = self.folder / 'whole', self.folder / 'broken'
-        steps = '--steps=4'
-        run_here(whole, steps)
-        hook, writing = self._stop_at_rename(self.folder)
-        process = subprocess.Popen(
-            [sys.executable, '-m', 'tests.quick', *arguments(broken, steps)],
-            cwd=ROOT,
-            env={**os.environ, 'PYTHONPATH': str(hook)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        while not writing.exists():
-            self.assertIsNone(process.poll(), 'the run ended by itself')
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        shown = run_here(broken, steps)
-        self.assertRegex(shown, r'resuming from .*step 2\)')
-        self.assertEqual(weights(whole), weights(broken))
-        self.assertEqual([r['step'] for r in records(broken)], [1, 2, 3, 4])
-        for workdir in (whole, broken):  # TensorBoard has no step twice
-            actual = events.steps_of(workdir, 'learning_rate')
-            self.assertEqual(actual, [1, 2, 3, 4])
-        seconds = [r['seconds'] for r in records(broken)]
-        self.assertEqual(seconds, sorted(seconds), 'they never fall')
-        self.assertEqual(untimed(whole), untimed(broken))
-
-    def _stop_at_rename(self, folder):
-        """A sitecustomize: the second checkpoint is never renamed.
-
-        Its bytes are on disk, and it has not its name yet. Returns the folder
-        of that, and a file that is there from then on.
-        """
-        hook, writing = folder / 'hook', folder / 'writing'
-        hook.mkdir()
-        (hook / 'sitecustomize.py').write_text(
-            'import os, time\n'
-            'rename = os.replace\n'
-            'def stop(a, b, *rest, **more):\n'
-            "    if 'step-000000004' in str(b):\n"
-            f"        open({str(writing)!r}, 'w').close()\n"
-            '        time.sleep(600)\n'
-            '    return rename(a, b, *rest, **more)\n'
-            'os.replace = stop\n'
-        )
-        return hook, writing
 
 
 @functools.cache
@@ -364,7 +310,6 @@ class ExactResumeTest(places.Folder, parameterized.TestCase):
         ('mixed', '--objectives=bert_nce:1,ict:1', '--best', '--eval_every=1',
          '--precision=mixed_bfloat16', '--learning_rate=10',
          '--warmup_steps=1000', '--shuffle_block=300'),
-        ('memory', '--objectives=transformer_xl', '--memory_length=8'),
         ('directions', '--objectives=elmo', '--precision=mixed_bfloat16'),
     )  # fmt: skip
     def test_the_same_bytes(self, *more):
