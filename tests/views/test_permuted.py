@@ -109,20 +109,6 @@ class PaperTest(absltest.TestCase):
         )
         same(g, [1, 1, 1, 0, 1])
 
-    def test_partial(self):
-        h, g = self.masks('partial')
-        same(
-            h,
-            [
-                [1, 1, 1, 0, 1],
-                [1, 1, 1, 0, 1],
-                [1, 1, 1, 0, 1],
-                [1, 1, 1, 1, 1],
-                [1, 1, 1, 0, 1],
-            ],
-        )
-        same(g, [1, 1, 1, 0, 1])
-
     def test_several_targets_and_a_separator(self):
         """x1 a x3 b [SEP]: order b, [SEP], a, x1, x3; a and b are targets."""
         order_of_text = np.array([[3, 2, 4, 0, 1]])
