@@ -239,7 +239,7 @@ def drawn(files: Sequence[str], count: int, seed: int) -> list[Fault]:
 
 
 def tests_of(file: str) -> tuple[str, ...]:
-    """Returns the files of tests of a file, those of its name before others."""
+    """Returns the files of tests of a file: its mirror, its room, others."""
     path, tests = pathlib.PurePath(file), ROOT / 'tests'
     *folders, _ = path.parts
     if folders[0] == 'infoword_tf':
@@ -252,7 +252,9 @@ def tests_of(file: str) -> tuple[str, ...]:
     if not files:
         raise SystemExit(f'error: no tests of {file}: name them in ALSO')
     order = sorted(files, key=lambda x: (
-        not x.name.startswith(f'test_{path.stem}'), x,
+        not x.name.startswith(f'test_{path.stem}'),
+        not x.is_relative_to(tests / folders[0]),
+        x,
     ))  # fmt: skip
     return tuple(str(x.relative_to(ROOT)) for x in order)
 

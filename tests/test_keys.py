@@ -408,7 +408,7 @@ OTHERS = {
     'infoword_tf/files.py digest_of': 'the bytes of a file',
     'infoword_tf/folders.py _digest': 'test_folders',
     'infoword_tf/text/added.py WithAdded.identity': 'test_added: identity',
-    'infoword_tf/text/normalization.py mapped': 'all characters by a table',
+    'infoword_tf/text/normalization.py steps_model': 'characters by a table',
     'infoword_tf/text/pairs.py PairEncoding.identity': 'test_every_tokenizer',
     'infoword_tf/text/sentencepiece.py SentencePiece.identity':
         'test_every_tokenizer',
