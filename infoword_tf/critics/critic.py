@@ -112,6 +112,8 @@ class Critic(TextForm):
         lacks: settings of rows that are not for it, by name; the values that
             are not, or (): none is.
         described: words for what a public folder without it has no place for.
+        public: class of sentence-transformers that reads a model with a head of
+            it; None: none does.
         signature: name of the one of an export that encodes texts of the role
             passage, or scores pairs.
         has_dims: whether the first numbers of vectors may be compared alone.
@@ -132,6 +134,7 @@ class Critic(TextForm):
     similarity: ClassVar[str | None] = None
     lacks: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     described: ClassVar[str] = ''
+    public: ClassVar[str | None] = None
     signature: ClassVar[str] = 'embed'
     has_dims: ClassVar[bool] = True
     compares_few: ClassVar[bool] = False

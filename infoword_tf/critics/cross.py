@@ -41,6 +41,7 @@ class CrossCritic(Critic):
     head_config = CrossConfig
     of_pairs = True
     described = 'the score of a pair of texts'
+    public = 'CrossEncoder'
     signature = 'score_pairs'
     card = (
         'the score of a query with a passage that is encoded beside it '

@@ -95,6 +95,7 @@ class LateCritic(Critic):
     name = LATE
     help = 'each token of {a} with the nearest of {b} (late, ColBERT)'
     described = 'the vectors of tokens'
+    public = 'MultiVectorEncoder'
     signature = 'embed_tokens'
     card = (
         'late interaction: of each vector of a query (`embed_tokens_query`) '

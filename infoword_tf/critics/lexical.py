@@ -68,6 +68,7 @@ class LexicalCritic(Critic):
     name = LEXICAL
     help = 'weights of all tokens of the vocabulary (lexical, SPLADE)'
     described = 'the weights of the vocabulary'
+    public = 'SparseEncoder'
     signature = 'embed_sparse'
     card = (
         'the product of the weights of the vocabulary '

@@ -16,8 +16,8 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.config import ROLES, DenseConfig, FlowConfig
+from infoword_tf.critics import CRITICS
 from infoword_tf.critics.cosine import COSINE
-from infoword_tf.critics.cross import CROSS
 from infoword_tf.critics.late import LATE, LateConfig
 from infoword_tf.critics.lexical import LEXICAL, LexicalConfig
 from infoword_tf.inference.loaded import Loaded
@@ -174,9 +174,22 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     vectors, becomes a CrossEncoder, others a SentenceTransformer. Returns and
     raises as `huggingface.write`.
     """
+    critic = loaded.config.critic
+    if loaded.config.critics[critic] is None:  # without a head
+        return _write_vectors(folder, loaded)
+    writer = _WRITERS.get(CRITICS[critic].public)
+    if writer is None:
+        raise errors.InputError(
+            'critic_not_public',
+            f'sentence-transformers has no models of the critic {critic}; '
+            'write the encoder with --format=huggingface',
+        )
+    return writer(folder, loaded)
+
+
+def _write_vectors(folder: pathlib.Path, loaded: Loaded) -> list[str]:
+    """Writes a model that compares vectors of texts."""
     config = loaded.config
-    if config.critics[config.critic] is not None:
-        return _writer_of(config.critic)(folder, loaded)
     row = huggingface.heads_of(loaded).get(CLASSES_HEAD)
     if row and not config.dense and 2 in loaded.classes.sides(row) and (
         loaded.model.objectives[row].texts != 'both_ways'
@@ -221,24 +234,9 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     return dropped
 
 
-# By critic with a head.
-_WRITERS = {
-    LATE: multivector.write,
-    LEXICAL: sparse_encoder.write,
-    CROSS: cross_encoder.write_pairs,
+# By the class that reads what is written, `Critic.public`.
+_WRITERS: dict[str | None, Callable[[pathlib.Path, Loaded], list[str]]] = {
+    modules.NATIVE: multivector.write,
+    modules.SPARSE: sparse_encoder.write,
+    modules.CLASSES: cross_encoder.write_pairs,
 }
-
-
-def _writer_of(critic: str) -> Callable[[pathlib.Path, Loaded], list[str]]:
-    """Returns the writer of models of a critic with a head.
-
-    Raises:
-        ValueError: sentence-transformers has no such models.
-    """
-    if critic not in _WRITERS:
-        raise errors.InputError(
-            'critic_not_public',
-            f'sentence-transformers has no models of the critic {critic}; '
-            'write the encoder with --format=huggingface',
-        )
-    return _WRITERS[critic]

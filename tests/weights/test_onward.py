@@ -10,6 +10,7 @@ from absl.testing import parameterized
 import infoword_tf
 from infoword_tf import convert, files
 from infoword_tf.config import Config, EncoderConfig, Layout
+from infoword_tf.critics import CRITICS, critic
 from infoword_tf.critics.cross import CrossCritic
 from infoword_tf.critics.lexical import LexicalConfig
 from infoword_tf.data.examples import format_texts
@@ -297,8 +298,13 @@ class OnwardTest(places.Folder, parameterized.TestCase):
 
 class WritersTest(parameterized.TestCase):
     def test_of_a_critic_that_no_public_model_has(self):
-        with refused('critic_not_public', 'mine', '--format=huggingface'):
-            sentence_transformers._writer_of('mine')
+        loaded = mock.Mock()
+        loaded.config.critic = 'mine'
+        loaded.config.critics = {'mine': object()}
+        with mock.patch.dict(CRITICS, mine=critic.Critic), refused(
+            'critic_not_public', 'mine', '--format=huggingface'
+        ):
+            sentence_transformers.write(None, loaded)
 
 
 class ActivationTest(parameterized.TestCase):
