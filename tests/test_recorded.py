@@ -14,8 +14,11 @@ class RecordedTest(parameterized.TestCase):
     def test_flags(self):
         self.assertEqual(recorded.flags(), EXPECTED['flags'])
 
+    def test_bounds(self):
+        self.assertEqual(recorded.bounds(), EXPECTED['bounds'])
+
     def test_all_are_recorded(self):
-        names = set(EXPECTED) - {'flags'}
+        names = set(EXPECTED) - {'flags', 'bounds'}
         self.assertEqual(names, set(zoo.CASES), 'python -m tests.recorded')
 
     @parameterized.named_parameters((name, name) for name in zoo.CASES)

@@ -2,9 +2,12 @@
 
 import contextlib
 import io
+import os
 import pathlib
+import platform
 import re
 import shutil
+import subprocess
 from unittest import mock
 
 import numpy as np
@@ -34,7 +37,7 @@ from infoword_tf.config import (
 )
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.training import record
-from tests import zoo
+from tests import places, zoo
 from tests.eager import eagerly
 from tests.export import answers, many_requests, protos, workdirs
 from tests.refused import refused
@@ -562,6 +565,38 @@ class DifferenceTest(absltest.TestCase):
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 self.assertFalse(comparison.show(worst, 1e-5))
             self.assertRegex(out.getvalue(), f'a/scores  {gap:.1e} +above')
+
+
+class WarmUpTest(absltest.TestCase):
+    def test_a_request_of_any_length(self):
+        """Fields of 127 bytes have a length of one byte, of 128 of two."""
+        read = protos.message('PredictionLog').FromString
+        for length in range(60, 260):
+            text = 'x' * length
+            log = read(warmup.prediction_log('embed', ['texts'], [text]))
+            tensor = log.predict_log.request.inputs['texts']
+            self.assertEqual(tensor.string_val, [text.encode()])
+
+
+class KilledTest(places.Folder, absltest.TestCase):
+    def test_what_killed_exports_left(self):
+        """That of a process of this machine that is gone, and no other."""
+        gone = subprocess.Popen(['true'])
+        gone.wait()
+        ours = platform.node()
+        names = (f'{ours}.{gone.pid}', f'{ours}.{os.getppid()}',
+                 f'{ours}_not.{gone.pid}', f'{ours}.none')  # fmt: skip
+        folders = [self.folder / f'.1.{name}' for name in names]
+        for folder in folders:
+            folder.mkdir()
+        with self.assertRaisesRegex(RuntimeError, 'no graph'):
+            with mock.patch.object(
+                Signatures, 'save', side_effect=RuntimeError('no graph')
+            ):
+                bundle.write(WORKDIR, self.folder)
+        self.assertEqual(
+            [folder.exists() for folder in folders], [False, True, True, True]
+        )
 
 
 class CommandsTest(Case):
