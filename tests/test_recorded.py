@@ -15,7 +15,10 @@ class RecordedTest(parameterized.TestCase):
         self.assertEqual(recorded.flags(), EXPECTED['flags'])
 
     def test_bounds(self):
-        self.assertEqual(recorded.bounds(), EXPECTED['bounds'])
+        actual = recorded.bounds()
+        self.assertEqual(
+            actual, EXPECTED['bounds'], 'python -m tests.recorded'
+        )
 
     def test_all_are_recorded(self):
         names = set(EXPECTED) - {'flags', 'bounds'}
