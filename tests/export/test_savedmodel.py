@@ -580,7 +580,7 @@ class WarmUpTest(absltest.TestCase):
 
 class KilledTest(places.Folder, absltest.TestCase):
     def test_what_killed_exports_left(self):
-        """That of a process of this machine that is gone, and no other."""
+        """Deletes that of a process of this machine that is gone alone."""
         gone = subprocess.Popen(['true'])
         gone.wait()
         ours = platform.node()
