@@ -40,7 +40,7 @@ class BootstrapTest(absltest.TestCase):
 
 class GainsTest(absltest.TestCase):
     def test_a_folder_of_beir(self):
-        """Ranks the right one of two first for one query, second for another."""
+        """Ranks the right text first for one query, second for another."""
         folder = places.make()
         for file, names in (('corpus', 'xy'), ('queries', ('near', 'far'))):
             lines = [json.dumps({'_id': name, 'text': name}) for name in names]
