@@ -24,6 +24,8 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from infoword_tf import commands
 from infoword_tf.choices import again, flag
 from infoword_tf.config import read_exported
@@ -188,10 +190,9 @@ def search_of(
             first=top if choices.first else None,
         )
         if rerank and results:
-            _, passages = zip(*results, strict=True)
-            scores = rerank(query, [passage.text for passage in passages])
-            scored = zip(scores.tolist(), passages, strict=True)
-            results = sorted(scored, key=lambda pair: -pair[0])[:top_k]
+            scores = rerank(query, [passage.text for _, passage in results])
+            best = np.argsort(-scores, kind='stable')[:top_k]
+            results = [(float(scores[i]), results[i][1]) for i in best]
         return results
 
     return search

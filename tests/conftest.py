@@ -103,7 +103,6 @@ SECOND = {
     'tests/test_folders.py::*damaged*': 'damage',
     'tests/test_forks.py::*at_import*': 'processes',
     'tests/test_forks.py::*grown*': 'processes',
-    'tests/test_house.py::*checker1': 'types, which `make lint` checks',
     'tests/test_jax.py::*every_case*': 'every row under JAX',
     'tests/test_keras_models.py::*another_pooling*': 'a further model',
     'tests/test_keras_models.py::*its_python_runs': 'documents that run',
@@ -144,8 +143,6 @@ SECOND = {
 }
 # Of each, `make test` runs one in so many, as of many that go the same way.
 ONE_IN = {
-    'tests/data/test_damaged.py::*complained_of*': (2, 'files'),
-    'tests/data/test_glue_layout.py::*the_same_rows*': (3, 'tasks'),
     'tests/encoders/test_elmo.py::*read_once*': (2, 'settings'),
     'tests/encoders/test_every_encoder.py::*': (7, 'encoders'),
     'tests/encoders/test_every_encoder.py::*bfloat16*': (8, 'precisions'),
@@ -160,7 +157,6 @@ ONE_IN = {
     'tests/inference/test_loaded.py::*called_by_hand*': (4, 'encoders'),
     'tests/inference/test_loaded.py::*one_by_one*': (4, 'encoders'),
     'tests/inference/test_reader.py::*one_window*': (2, 'windows'),
-    'tests/layers/test_pointwise.py::*mask_of_the_key*': (4, 'operations'),
     'tests/layers/test_queue_scores.py::*sums_and_gradient*': (2, 'queues'),
     'tests/layers/test_recurrent.py::*by_hand_is*': (4, 'cells'),
     'tests/layers/test_recurrent.py::*begins_anew*': (4, 'settings'),
@@ -177,10 +173,8 @@ ONE_IN = {
     'tests/objectives/test_zero.py::*of_text*': (3, 'rows'),
     'tests/tasks/test_flow_command.py::FlowFit*': (2, 'fits'),
     'tests/tasks/test_lm_command.py::*each_piece*': (3, 'lengths'),
-    'tests/tasks/test_retrieval.py::CriticTest*test_results*': (3, 'critics'),
     'tests/tasks/test_squad_data.py::*exact_text*': (6, 'texts'),
     'tests/test_adapters.py::ModelTest*': (2, 'encoders'),
-    'tests/test_hub.py::*those_of_the_files*': (3, 'formats'),
     'tests/test_keras_models.py::*a_backbone*': (4, 'encoders'),
     'tests/test_keras_models.py::*gradients_reach*': (4, 'encoders'),
     'tests/test_keras_models.py::*states_and_vectors*': (6, 'encoders'),
@@ -208,9 +202,7 @@ ONE_IN = {
     'tests/weights/test_added.py::*test_ids*': (5, 'tokenizers'),
     'tests/weights/test_huggingface.py::*out_again*': (2, 'architectures'),
     'tests/weights/test_keras_hub.py::*ids_states*': (4, 'presets'),
-    'tests/weights/test_public_encoders.py::*goes_out*': (2, 'architectures'),
     'tests/weights/test_public_folders.py::*': (6, 'kinds of folders'),
-    'tests/weights/test_tokenizers.py::*of_their_libraries*': (2, 'tokenizers'),
 }
 
 

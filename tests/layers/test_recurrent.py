@@ -116,7 +116,7 @@ class GradientTest(parameterized.TestCase):
         way=list(WAYS), backward=[False, True], small=[0, 2**20]
     )
     def test_by_hand_is_that_of_plain_operations(self, way, backward, small):
-        """Of one kernel, or of many in a loop."""
+        """Compares one kernel, and many in a loop."""
         self.enterContext(mock.patch.object(recurrent, 'SMALL', small))
         layer = make(*WAYS[way], backward=backward)
         x, state = tf.constant(random(B, T, F)), make_state(layer)

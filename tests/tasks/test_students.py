@@ -217,7 +217,7 @@ class ShortenedTest(absltest.TestCase):
 
 
 class PreparedStudentTest(absltest.TestCase):
-    """What a student of two tasks would learn; neither is trained."""
+    """Rows of a student of two tasks, of which neither is trained."""
 
     def test_a_task_of_glue(self):
         labels = 'entailment', 'not_entailment'

@@ -214,7 +214,7 @@ class TranslatedStudentsStartTest(absltest.TestCase):
 
 class TranslatedStudentsCommandTest(Checks, parameterized.TestCase):
     def test_a_table_of_two_languages(self):
-        """Of what nobody has trained on each finds its translation at once."""
+        """Finds the translation of each sentence, none of them trained on."""
         started = Loaded(run(
             'two', '--student=lookup', run=finetuning.prepared
         ).labelled.started)  # fmt: skip

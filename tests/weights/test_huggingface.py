@@ -160,7 +160,7 @@ NOT_WRITTEN = (
 
 
 class ConfigJsonTest(parameterized.TestCase):
-    """What config.json makes of an encoder, and what of it is refused."""
+    """Entries of config.json: what they make of an encoder, or a refusal."""
 
     @parameterized.parameters(*READ)
     def test_read(self, case, changes, expected):
