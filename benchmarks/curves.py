@@ -8,6 +8,8 @@ from typing import Any
 from infoword_tf import files
 
 MINUTES = 'minutes of training'
+TOKENS = 'millions of tokens'
+NATS = 'mutual information of held-out text, lower bound, of the ceiling'
 STYLES = '-', '--', ':', '-.'  # of the rows of one run
 
 
@@ -58,25 +60,32 @@ def draw_worth(
     points: Mapping[str, Sequence[tuple[float, float]]],
     levels: Mapping[str, float],
     worth: str,
+    along: str = NATS,
 ) -> None:
-    """Draws scores of runs over nats into one PNG.
+    """Draws scores of runs over nats, or over tokens, into one PNG.
 
     Args:
-        points: held-out MI as a share of the ceiling (the mean over rows) and
-            a score, for each time of training in order, by flagfile.
-        levels: scores that have no MI to compare, which are lines.
+        points: held-out MI as a share of the ceiling (the mean over rows), or
+            millions of tokens, and a score, for each time of training in
+            order, by flagfile.
+        levels: scores that have no place along the axis, which are lines.
         worth: name of the score, for people.
+        along: NATS or TOKENS.
     """
     from matplotlib import ticker
 
-    figure, axis = _axis(
-        'mutual information of held-out text, lower bound, of the ceiling'
-    )
+    figure, axis = _axis(along)
     ends = []
     for number, (name, line) in enumerate(points.items()):
         ends.append((*_draw_curve(axis, number, line), name))
     axis.set_ylabel(worth)
-    axis.xaxis.set_major_formatter(ticker.PercentFormatter(1.0))
+    if along == TOKENS:
+        axis.set_xscale('log')
+        axis.set_xticks([], minor=True)
+        axis.set_xticks([x for line in points.values() for x, _ in line])
+        axis.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:.3g}'))
+    else:
+        axis.xaxis.set_major_formatter(ticker.PercentFormatter(1.0))
     # Names of neighbours stand above and below.
     for number, end in enumerate(sorted(ends, key=lambda x: x[1])):
         score, share, color, name = end

@@ -37,6 +37,7 @@ COLUMNS = {
 }
 STEPS = '--steps='  # in an entry of a table: neither rate nor --minutes count
 UNTRAINED = 'untrained'
+COUNTS = {'worth': 'five', 'tuned': 'six'}  # of tasks that a mean is of
 SHOWN = 'overlap'  # its other view may show b: MI is no other row's
 NOTHING = '--steps=1 --learning_rate=0 --log_every=1'
 
@@ -60,6 +61,8 @@ class RunTable(NamedTuple):
     common: Sequence[str] = ()
 
 
+TOKENS = 10, 30, 100, 300  # millions, that runs of a line are trained on
+BATCH, LENGTH = 64, 64  # of these runs
 TEXTS = {'data': ('texts',), 'common': ('--corpus=text:texts/*.txt',)}
 TABLES = {
     'rows': RunTable(
@@ -103,6 +106,18 @@ TABLES = {
          'bert_mini --seq_len=64 --batch_size=64 --dropout=0 --steps=4750',
          'same_text_mini --steps=5000'),
         'worth', untrained='mlm_mini', **TEXTS,
+    ),
+    'tokens': RunTable(
+        tuple(
+            f'mlm_tiny --steps={round(1e6 * tokens / BATCH / LENGTH)}'
+            for tokens in TOKENS
+        ),
+        'tuned', untrained='mlm_tiny', data=TEXTS['data'],
+        common=(
+            *TEXTS['common'], f'--batch_size={BATCH}', f'--seq_len={LENGTH}',
+            '--learning_rate=2e-3', '--vocab_size=16384',
+            '--checkpoint_every=500',
+        ),
     ),
     'directions': RunTable(
         ('gpt_mini', 'plm_mini', 'mlm_mini'),
@@ -331,25 +346,37 @@ def draw(
 
 
 def draw_worth(
-    workdirs: Mapping[str, Sequence[pathlib.Path]], path: pathlib.Path
+    workdirs: Mapping[str, Sequence[pathlib.Path]],
+    ask: str,
+    path: pathlib.Path,
+    along: str = curves.NATS,
 ) -> None:
-    """Draws the mean of GLUE over nats, a line of runs that differ in steps.
+    """Draws the mean of GLUE, a line of runs that differ in steps.
 
-    Untrained weights and runs of SHOWN are levels, without nats.
+    Untrained weights are a level, and over nats runs of SHOWN, too.
+
+    Args:
+        workdirs: workdirs of all seeds, by name of a run.
+        ask: name of the evaluation that has the mean.
+        path: the PNG.
+        along: `curves.NATS` or `curves.TOKENS`.
     """
+    over_tokens = along == curves.TOKENS
     points: dict[str, list[tuple[int, float, float]]] = {}
     levels = {}
     for name, each in workdirs.items():
         records = [kept.records_of(workdir) for workdir in each]
-        score = statistics.fmean(
-            worth.answers_of(x, 'worth')[worth.GLUE] for x in each
-        )
-        if name == UNTRAINED or f'heldout/{SHOWN}/mi' in records[0][-1]:
+        last = records[0][-1]
+        answers = [worth.answers_of(workdir, ask) for workdir in each]
+        score = statistics.fmean(join(answers, worth.GLUE))
+        shown = f'heldout/{SHOWN}/mi' in last
+        if name == UNTRAINED or shown and not over_tokens:
             levels[name] = score
             continue
         points.setdefault(_without_steps(name), []).append((
-            records[0][-1]['step'],
-            statistics.fmean(map(curves.share_of, records)),
+            last['step'],
+            tokens_of(last) / 1e6 if over_tokens
+            else statistics.fmean(map(curves.share_of, records)),
             score,
         ))  # fmt: skip
     lines = {
@@ -357,8 +384,15 @@ def draw_worth(
         for name, line in points.items()
     }
     curves.draw_worth(
-        path, lines, levels, 'mean of five tasks of GLUE, fine-tuned'
-    )
+        path, lines, levels, f'mean of {COUNTS[ask]} tasks of GLUE, fine-tuned',
+        along,
+    )  # fmt: skip
+
+
+def tokens_of(record: Mapping[str, float]) -> float:
+    """Counts the tokens of a run to a record."""
+    each = record['tokens_per_second'] / record['steps_per_second']
+    return record['step'] * each
 
 
 def _without_steps(name: str) -> str:
@@ -401,8 +435,12 @@ def run(choices: TablesChoices, chosen: Mapping[str, Any]) -> None:
     lines = lines_of(table, workdirs)
     kept.write_table(folder, lines, f'{seeds}, {precision}')
     draw(choices, workdirs, folder / 'curves.png')
-    if table.ask == 'worth':
-        draw_worth(workdirs, folder / 'worth.png')
+    if table.ask in COUNTS:
+        draw_worth(workdirs, table.ask, folder / 'worth.png')
+    if table.ask == 'tuned':
+        draw_worth(
+            workdirs, table.ask, folder / 'tokens.png', curves.TOKENS
+        )
 
 
 if __name__ == '__main__':

@@ -13,6 +13,7 @@ worth: fine-tuned on five tasks of GLUE and on SQuAD 1.1; and without training,
     by vectors of sentences, documents and words; all in percent. The learning
     rate is the best of RATES on a tenth of the training examples, for each
     encoder and task; of SQuAD it is that of QNLI.
+tuned: fine-tuned on six tasks of GLUE with SEEDS seeds, the rates as above.
 short: three tasks of `worth` with one seed and one rate, to screen rows.
 """
 
@@ -128,6 +129,13 @@ SHORT_TASKS = {
     'mrpc': FineTuning(3_668, 5),
     'sts-b': FineTuning(5_749, 5),
 }
+# All of SST-2 and, since they are tasks of two texts, some of MNLI.
+TUNED_TASKS = TASKS | {
+    'sst-2': FineTuning(67_349, 1),
+    'qnli': FineTuning(10_000, 3),
+    'mnli': FineTuning(30_000, 2),
+}
+SEEDS = 3
 GLUE = 'mean of GLUE'
 BATCH = 32
 SHORT_RATE, RATES = 5e-4, (3e-4, 1e-3)
@@ -167,6 +175,7 @@ def tuned(
     rate: float,
     task: FineTuning,
     data_dir: pathlib.Path = pathlib.Path('glue'),
+    *typed: str,
 ) -> float:
     """Fine-tunes a workdir, in a folder below: the score in percent."""
     steps = -(-task.examples * task.epochs // BATCH)
@@ -175,15 +184,16 @@ def tuned(
         f'--examples={task.examples}', f'--epochs={task.epochs}',
         f'--batch_size={BATCH}', f'--learning_rate={rate}',
         f'--eval_every={-(-steps // max(2, task.epochs))}', '--notest',
-        init=workdir,
+        *typed, init=workdir,
     )  # fmt: skip
     return 100 * metrics[Glue.of(name).metrics[0]]
 
 
-def best_rate(workdir: pathlib.Path, name: str) -> float:
+def best_rate(
+    workdir: pathlib.Path, name: str, task: FineTuning
+) -> float:
     """Chooses the rate by a part of the training examples."""
     held = hold_out(name, workdir / 'held_out')
-    task = TASKS[name]
     return max(RATES, key=lambda rate: tuned(
         workdir, f'{name}_{rate:g}', name, rate, task, held
     ))  # fmt: skip
@@ -196,7 +206,7 @@ def with_mean(scores: Mapping[str, float]) -> dict[str, float]:
 
 def worth(workdir: pathlib.Path) -> dict[str, Any]:
     """Runs all evaluations."""
-    rates = {name: best_rate(workdir, name) for name in TASKS}
+    rates = {name: best_rate(workdir, name, x) for name, x in TASKS.items()}
     scores = {
         name: tuned(workdir, name, name, rates[name], task)
         for name, task in TASKS.items()
@@ -213,6 +223,20 @@ def worth(workdir: pathlib.Path) -> dict[str, Any]:
         'SQuAD F1': squad['f1'],
         **best_vectors(workdir),
     }
+
+
+def of_seeds(workdir: pathlib.Path) -> dict[str, list[float]]:
+    """Fine-tunes on TUNED_TASKS: the scores of all seeds."""
+    data, scores = pathlib.Path('glue'), {}
+    for name, task in TUNED_TASKS.items():
+        rate = best_rate(workdir, name, task)
+        scores[name] = [
+            tuned(workdir, f'{name}_{seed}', name, rate, task, data,
+                  f'--seed={seed}')
+            for seed in range(SEEDS)
+        ]  # fmt: skip
+    each = zip(*scores.values(), strict=True)
+    return {GLUE: [*map(statistics.fmean, each)], **scores}
 
 
 def short(workdir: pathlib.Path) -> dict[str, Any]:
@@ -245,6 +269,7 @@ ASKS = {
     'words': Ask(words, ('words', 'sts/sts-dev.csv')),
     'vectors': Ask(vectors, _JUDGED),
     'worth': Ask(worth, _WORTH),
+    'tuned': Ask(of_seeds, ('glue',)),
     'short': Ask(short, _WORTH),
 }
 

@@ -44,9 +44,12 @@ class CurvesTest(absltest.TestCase):
             ],
         )
 
-    def test_worth_without_nats_is_a_level(self):
-        """Runs by their nats; beside them what has none to compare."""
-        record = {'step': 7, **RECORD}
+    def test_worth_over_nats_and_tokens(self):
+        """Beside runs by their nats what has none to compare."""
+        record = {
+            'step': 7, 'tokens_per_second': 5e6, 'steps_per_second': 2.0,
+            **RECORD,
+        }  # fmt: skip
         folders = {
             'mlm_mini --steps=7': record,
             'mlm_mini --steps=3': {**record, 'step': 3, 'heldout/mlm/mi': -1.0},
@@ -57,21 +60,28 @@ class CurvesTest(absltest.TestCase):
             'untrained': {**record, 'heldout/mlm/mi': -2.5},
         }  # fmt: skip
         scores = dict(zip(folders, (52.0, 51.0, 61.0, 50.0), strict=True))
-        with (
-            mock.patch.object(kept, 'records_of', lambda x: [folders[x]]),
-            mock.patch.object(
-                worth, 'answers_of', lambda x, _: {worth.GLUE: scores[x]}
-            ),
-        ):
+        self.enterContext(
+            mock.patch.object(kept, 'records_of', lambda x: [folders[x]])
+        )
+        self.enterContext(mock.patch.object(
+            worth, 'answers_of',
+            lambda x, _: {worth.GLUE: [scores[x] - 1, scores[x] + 1]},
+        ))  # fmt: skip
+
+        def drawn(along):
             (axis,) = self.drawn(
-                lambda path, runs: tables.draw_worth(runs, path),
+                lambda path, runs: tables.draw_worth(
+                    runs, 'tuned', path, along
+                ),
                 {name: [name] for name in folders},
             ).axes
-        self.assertCountEqual(
-            [x.get_text() for x in axis.texts],
-            ['mlm_mini', 'same_text_mini', 'untrained'],
-        )
-        curve, *levels = axis.lines
+            self.assertCountEqual(
+                [x.get_text() for x in axis.texts],
+                ['mlm_mini', 'same_text_mini', 'untrained'],
+            )
+            return axis.lines
+
+        curve, *levels = drawn(curves.NATS)
         dim = 1.0 / 4.75
         np.testing.assert_allclose(
             curve.get_xdata(), [(-1 / 6.25 + dim) / 2, (0.02 + dim) / 2]
@@ -79,4 +89,7 @@ class CurvesTest(absltest.TestCase):
         self.assertEqual(list(curve.get_ydata()), [51.0, 52.0])
         self.assertEqual([list(x.get_ydata()) for x in levels],
                          [[61.0, 61.0], [50.0, 50.0]])
-
+        curve, other, level = drawn(curves.TOKENS)
+        self.assertEqual(list(curve.get_xdata()), [7.5, 17.5])
+        self.assertEqual(list(other.get_xdata()), [17.5])
+        self.assertEqual(list(level.get_ydata()), [50.0, 50.0])

@@ -126,7 +126,7 @@ class BenchmarkTablesTest(absltest.TestCase):
             return {worth.MEAN: sts, worth.SCIFACT: 0.2 if pooling else 0.9}
 
         self.enterContext(contextlib.chdir(self.folder))
-        for task in worth.TASKS:
+        for task in worth.TUNED_TASKS:
             about = glue_layout.TASKS[task]
             path = pathlib.Path('glue', about.folder, 'train.tsv')
             path.parent.mkdir(parents=True)
@@ -148,6 +148,17 @@ class BenchmarkTablesTest(absltest.TestCase):
             )
             trained = (held / 'train.tsv').read_text()
             self.assertEqual(len(trained.split()), 18 + bool(head))
+
+        scores['mnli'] = 75.0
+        expected = {task: [x] * 3 for task, x in scores.items()}
+        expected[worth.GLUE] = [437.5 / 6] * 3
+        self.assertEqual(worth.of_seeds(workdir), expected)
+        whole = [x for x in CALLS if x.get('seed') == '2']
+        self.assertEqual({x['data_dir'] for x in whole}, {'glue'})
+        self.assertEqual(
+            {x['task']: float(x['learning_rate']) for x in whole},
+            {**dict.fromkeys(scores, 3e-4), 'cola': 1e-3},
+        )
 
     def test_shares(self):
         done = command.run(
