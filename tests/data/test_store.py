@@ -122,6 +122,17 @@ class WriteTest(StoreCase):
         np.testing.assert_array_equal(actual.flags, [5, 3, 3, 5, 5, 3, 5])
         np.testing.assert_array_equal(actual.documents, [0, 1, 4, 5, 7])
 
+    @parameterized.parameters(0, 1)
+    def test_unknown_words_of_the_text(self, unk_id):
+        """Whatever the number of [UNK], and where it opens a sentence."""
+        names = ['[PAD]', '[UNK]'][:: 1 if unk_id else -1]
+        self.tokenizer = WordPieceTokenizer(names + VOCABULARY[2:])
+        actual = self.write([Document(('The <unk> sat.', '<unk> cat'), '')])
+        np.testing.assert_array_equal(
+            actual.ids, [5, unk_id, 7, 9, unk_id, 6, 3]
+        )
+        np.testing.assert_array_equal(actual.flags, [3, 1, 1, 0, 3, 1, 5])
+
     @parameterized.parameters(
         (2**16, np.uint16), (2**16 + 1, np.uint32), (70_000, np.uint32)
     )
