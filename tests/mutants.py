@@ -41,7 +41,8 @@ ALSO = {
     'infoword_tf/adapters.py': 'weights/test_peft',
     'infoword_tf/checkpoint.py': 'test_contract test_resume',
     'infoword_tf/choices.py': (
-        'test_resolve test_complaints test_flags data/test_mixture'
+        'test_resolve test_complaints test_recorded test_flags '
+        'data/test_mixture'
     ),
     'infoword_tf/commands.py': (
         'test_complaints test_flags tasks/test_help test_progress'
@@ -73,7 +74,7 @@ ALSO = {
     'infoword_tf/model_choice.py': (
         'test_resolve critics/test_critics test_adapters'
     ),
-    'infoword_tf/objectives': 'test_recorded',
+    'infoword_tf/objectives': 'test_recorded critics/test_critics',
     'infoword_tf/pictures.py': 'test_show',
     'infoword_tf/resolve.py': 'test_plan test_memory data/test_batches',
     'infoword_tf/settings.py': 'test_config test_complaints',

@@ -72,6 +72,18 @@ class TranslationSourceTest(parameterized.TestCase):
         }
         self.assertLen(shapes, 1)
 
+    @parameterized.parameters((1.0, 8, 2), (0.5, 7, 3))
+    def test_counts_are_of_what_is_drawn(self, exponent, first, second):
+        parts = {
+            name: TokenPairs(
+                np.full(2 * n, token, np.int32), np.ones(2 * n, bool),
+                np.arange(2 * n + 1), np.zeros(n, bool),
+            )
+            for name, token, n in (('a-b', 1, 4), ('c-d', 3, 1))
+        }  # fmt: skip
+        text = ParallelText(parts, exponent)
+        self.assertEqual([*text.counts(5)], [0, first, 0, second, 0])
+
     def test_texts_as_they_were(self):
         texts = [['one two three', 'four', 'a'],
                  ['uno dos tres', 'cuatro', 'x y z']]  # fmt: skip

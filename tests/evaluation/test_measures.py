@@ -163,6 +163,8 @@ class MeasuresPictureTest(parameterized.TestCase):
         self.assertEqual(fewer.sum(), 129)
         self.assertEqual(fewer[49, 0], 10)
         self.assertEqual(fewer[49, 49], 21)
+        few = counts[:50, :50]
+        self.assertIs(measures._commonest(shown, few)[1], few)
 
     def test_nothing_is_left_where_it_fails(self):
         with (

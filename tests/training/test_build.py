@@ -1,0 +1,70 @@
+"""A build that another run takes over, and where small runs come from."""
+
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+
+from export import compat
+from infoword_tf.choices import RunChoices, flags_of
+from infoword_tf.training import build
+from tests import zoo
+from tests.eager import eagerly
+
+CHOICES = RunChoices(seed=3, learning_rate=0.25)
+
+
+def make():
+    """A build of `mlm` that trains without dropout."""
+    trainer = zoo.make_trainer('mlm', 1, 2)
+    return build.Build(
+        trainer.model, trainer.optimizer, tf.Variable(0.5), trainer.state,
+        trainer, mock.Mock(),
+    )  # fmt: skip
+
+
+def data():
+    return zoo.dataset([zoo.make_views('mlm', 8, seed=x) for x in (5, 6)])
+
+
+class BuildTest(absltest.TestCase):
+    def test_a_run_takes_over(self):
+        """As if no run had been before: weights, moments, step and seed."""
+        self.enterContext(eagerly())
+        used, new = make(), make()
+        used.trainer.train(tf.constant(2))
+        for one in used, new:
+            one.reset(CHOICES, data())
+            self.assertEqual(one.peak.numpy(), 0.25)
+            self.assertEqual(one.trainer.step.numpy(), 0)
+            self.assertEqual(one.trainer.seed.numpy(), 3)
+            one.trainer.train(tf.constant(2))
+        for actual, expected in (
+            (used.model.variables, new.model.variables),
+            (used.optimizer.slots, new.optimizer.slots),
+        ):
+            self.assertNotEmpty(expected)
+            for path, variable in expected.items():
+                np.testing.assert_array_equal(
+                    actual[path].numpy(), variable.numpy(), path
+                )
+
+    def test_another_seed_and_other_examples(self):
+        self.enterContext(eagerly())
+        one, other = make(), make()
+        words, expected = (
+            x.model.variables['encoder/word_embeddings'] for x in (one, other)
+        )
+        other.model.draw_weights(3)
+        before = words.numpy()
+        examples = data()
+        one.reset(CHOICES, examples)
+        self.assertIs(one.trainer.train_dataset, examples)
+        self.assertFalse(np.any(words.numpy() == before))
+        np.testing.assert_array_equal(words.numpy(), expected.numpy())
+
+
+class SmallModelTest(absltest.TestCase):
+    def test_its_choices_are_those_of_a_run(self):
+        self.assertContainsSubset(compat.SMALL, flags_of(RunChoices))
