@@ -145,7 +145,9 @@ def _described(flag: flags.Flag, whole: bool) -> tuple[str, str]:
 
 def _entry(left: str, text: str, column: int) -> str:
     """Formats a name and a text, side by side unless the name is long."""
-    indent, left = ' ' * column, f'  {left}'
+    # Many choices go on in the next line.
+    left = _filled(left.replace('|', '| '), '  ', ' ' * 6).replace('| ', '|')
+    indent = ' ' * column
     if len(left) + 2 > column:
         return f'{left}\n{_filled(text, indent, indent)}'
     return _filled(text, left.ljust(column), indent)
