@@ -74,7 +74,9 @@ def write(
 
     path = folder / FOLDER / NAME
     path.parent.mkdir(exist_ok=True)
-    one = ['one [MASK] before the others']
+    # oneDNN stores constant weights in the order that suits the first request,
+    # and reorders them in each call with another: it is a short question.
+    one = ['one [MASK] before the others, as questions are that people ask']
     many = [' '.join(['[MASK]', *['word'] * (n * length // 32)])
             for n in range(1, 33)]
     with tf.io.TFRecordWriter(str(path)) as writer:
