@@ -34,6 +34,7 @@ from infoword_tf.choices import flag
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 
 OURS, ONNX, TORCH = 'savedmodel', 'onnxruntime', 'sentence-transformers'
+FROZEN = 'savedmodel-frozen'
 BRANCHES, COUNT = 'savedmodel in branches', 2  # as many run side by side
 # Threads of other libraries go on spinning for so long after a call, which
 # would take a core from the next contestant.
@@ -156,6 +157,9 @@ SETTINGS = (
     ServerSetting(f'{OURS} 1', 2),
     ServerSetting(f'{OURS} 2'),
     ServerSetting(f'{OURS} 2', 1),
+    ServerSetting(f'{FROZEN} 1'),
+    ServerSetting(f'{FROZEN} 1', 2),
+    ServerSetting(f'{FROZEN} 2'),
     ServerSetting(f'{BRANCHES} 1'),
     ServerSetting(f'{BRANCHES} 1', 2),
     ServerSetting(f'{ONNX} 1'),
@@ -216,7 +220,8 @@ def start_sides(
 
     `branched` is an export with branches, of which each has a thread.
     """
-    kinds = [('encode', choices.init, ()), (OURS, model, (-1,))]
+    kinds = [('encode', choices.init, ())]
+    kinds += [(kind, model, (-1,)) for kind in (OURS, FROZEN)]
     if choices.peers:
         kinds += [(ONNX, choices.peers, ()), (TORCH, choices.peers, ())]
     name = f'{BRANCHES} 1'

@@ -15,7 +15,7 @@ from benchmarks import turns
 from benchmarks.kept import PEERS_PYTHON, ROOT, THREADS
 from infoword_tf import errors
 
-OURS = 'encode', 'encode-bfloat16', 'savedmodel'
+OURS = 'encode', 'encode-bfloat16', 'savedmodel', 'savedmodel-frozen'
 
 
 def start(

@@ -66,6 +66,15 @@ def savedmodel(path: str, threads: int, inter: int = 0) -> Encode:
     return lambda texts, _: run(np.array(texts, object))
 
 
+def frozen(path: str, threads: int, inter: int = 0) -> Encode:
+    """Returns `savedmodel` as of a server that never changes its weights:
+    oneDNN reorders them once.
+    """
+    os.environ['TF_ENABLE_ONEDNN_OPTS'] = '1'
+    os.environ['TF_ONEDNN_ASSUME_FROZEN_WEIGHTS'] = '1'
+    return savedmodel(path, threads, inter)
+
+
 def sentence_transformers(
     path: str,
     threads: int,
@@ -181,6 +190,7 @@ SIDES: dict[str, Callable[[str, int], Encode]] = {
         encode(path, threads, 'mixed_bfloat16')
     ),
     'savedmodel': savedmodel,
+    'savedmodel-frozen': frozen,
     'sentence-transformers': sentence_transformers,
     'sentence-transformers-bfloat16': lambda path, threads: (
         sentence_transformers(path, threads, 'bfloat16')
