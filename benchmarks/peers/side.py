@@ -67,9 +67,7 @@ def savedmodel(path: str, threads: int, inter: int = 0) -> Encode:
 
 
 def frozen(path: str, threads: int, inter: int = 0) -> Encode:
-    """Returns `savedmodel` as of a server that never changes its weights:
-    oneDNN reorders them once.
-    """
+    """Returns `savedmodel` with weights that oneDNN reorders once."""
     os.environ['TF_ENABLE_ONEDNN_OPTS'] = '1'
     os.environ['TF_ONEDNN_ASSUME_FROZEN_WEIGHTS'] = '1'
     return savedmodel(path, threads, inter)
