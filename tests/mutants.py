@@ -64,7 +64,7 @@ ALSO = {
         'data/test_store test_folders weights/test_complaints_of_weights'
     ),
     'infoword_tf/helptext.py': 'tasks/test_help',
-    'infoword_tf/inference': 'tasks/test_classify',
+    'infoword_tf/inference': 'tasks/test_classify tasks/test_students',
     'infoword_tf/languages.py': (
         'data/test_mixture data/test_parallel test_language_runs'
     ),
@@ -87,6 +87,7 @@ ALSO = {
     'infoword_tf/training/fit.py': 'test_resume',
     'infoword_tf/training/guide.py': 'test_keys test_sentence_runs',
     'infoword_tf/training/record.py': 'test_keys test_resume',
+    'infoword_tf/training/state.py': 'test_memory',
     'infoword_tf/views': 'test_recorded',
     'infoword_tf/workdir.py': 'test_folders test_contract',
     'export': 'test_recorded',
