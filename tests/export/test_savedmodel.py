@@ -29,6 +29,7 @@ from export import (
 from export.signatures import ANSWERS, MASKS, Signatures
 from infoword_tf import config as configs
 from infoword_tf import files
+from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.config import (
     Config,
     DenseConfig,
@@ -730,3 +731,5 @@ class CommandsTest(Case):
         ):
             done = command.run(module, *arguments)
             self.assert_complains(done, message)
+        # The model that `compat` makes by itself needs such choices.
+        self.assertContainsSubset(compat.SMALL, flags_of(RunChoices))

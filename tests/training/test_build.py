@@ -1,4 +1,4 @@
-"""A build that another run takes over, and where small runs come from."""
+"""A build that another run takes over."""
 
 from unittest import mock
 
@@ -6,8 +6,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
 
-from export import compat
-from infoword_tf.choices import RunChoices, flags_of
+from infoword_tf.choices import RunChoices
 from infoword_tf.training import build
 from tests import zoo
 from tests.eager import eagerly
@@ -30,7 +29,7 @@ def data():
 
 class BuildTest(absltest.TestCase):
     def test_a_run_takes_over(self):
-        """As if no run had been before: weights, moments, step and seed."""
+        """Begins as a new one does: weights, moments, step and seed."""
         self.enterContext(eagerly())
         used, new = make(), make()
         used.trainer.train(tf.constant(2))
@@ -63,8 +62,3 @@ class BuildTest(absltest.TestCase):
         self.assertIs(one.trainer.train_dataset, examples)
         self.assertFalse(np.any(words.numpy() == before))
         np.testing.assert_array_equal(words.numpy(), expected.numpy())
-
-
-class SmallModelTest(absltest.TestCase):
-    def test_its_choices_are_those_of_a_run(self):
-        self.assertContainsSubset(compat.SMALL, flags_of(RunChoices))
