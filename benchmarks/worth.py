@@ -129,7 +129,7 @@ SHORT_TASKS = {
     'mrpc': FineTuning(3_668, 5),
     'sts-b': FineTuning(5_749, 5),
 }
-# All of SST-2 and, since they are tasks of two texts, some of MNLI.
+# All of SST-2, and more examples of tasks of two texts.
 TUNED_TASKS = TASKS | {
     'sst-2': FineTuning(67_349, 1),
     'qnli': FineTuning(10_000, 3),
@@ -189,9 +189,7 @@ def tuned(
     return 100 * metrics[Glue.of(name).metrics[0]]
 
 
-def best_rate(
-    workdir: pathlib.Path, name: str, task: FineTuning
-) -> float:
+def best_rate(workdir: pathlib.Path, name: str, task: FineTuning) -> float:
     """Chooses the rate by a part of the training examples."""
     held = hold_out(name, workdir / 'held_out')
     return max(RATES, key=lambda rate: tuned(

@@ -75,7 +75,8 @@ def write(
     path = folder / FOLDER / NAME
     path.parent.mkdir(exist_ok=True)
     # oneDNN stores constant weights in the order that suits the first request,
-    # and reorders them in each call with another: it is a short question.
+    # and reorders them anew for a request that wants another one. A short
+    # question is what most servers are asked.
     one = ['one [MASK] before the others, as questions are that people ask']
     many = [' '.join(['[MASK]', *['word'] * (n * length // 32)])
             for n in range(1, 33)]
