@@ -2,21 +2,22 @@ r"""Few labels and much text: what a teacher is worth to small students.
 
     python -m benchmarks.few --init=MiniLM --workdir=runs/few
 
-Of SST-2, N examples have labels (LABELS), and EXTRA other texts have none. A
-teacher is --init fine-tuned on the N by `tasks.classify`. Students learn by
-`tasks.distill` from the N labels alone, or from the teacher too, which also
-labels the texts (METHODS). They are --init's first layers, and the word table
-of --lookup if there is one (`tasks.distill --task=embed --student=lookup`
-makes it). All students of a line have the same number of updates.
+Of a task of GLUE (TASKS), N examples have labels (LABELS), and EXTRA other
+texts, or pairs of texts, have none. A teacher is --init fine-tuned on the N by
+`tasks.classify`. Students learn by `tasks.distill` from the N labels alone, or
+from the teacher too, which also labels the texts (METHODS). They are --init's
+first layers, and the word table of --lookup if there is one (`tasks.distill
+--task=embed --student=lookup` makes it). All students of a line have the same
+number of updates.
 
 Each seed draws its own examples. The scores are those after the last update, of
-the whole dev set, which chooses nothing. The working folder has the data:
-glue/SST-2 with train.tsv and dev.tsv. A run is a process and a folder,
-WORKDIR/N/seed=0/STUDENT/METHOD, without checkpoints at the end; finished runs
-stay, and a stopped command goes on.
+the whole dev set, which chooses nothing. The working folder has the data: glue/
+with the folder of the task. A run is a process and a folder,
+WORKDIR/TASK/N/seed=0/STUDENT/METHOD, without checkpoints at the end; finished
+runs stay, and a stopped command goes on.
 
 Prints the table, the mean over the seeds (lowest-highest), and writes it to
-WORKDIR/table.md. Milliseconds are of one text, on all processors.
+WORKDIR/table.md. Milliseconds are of one text, or pair, on all processors.
 """
 
 import dataclasses
@@ -33,9 +34,10 @@ from benchmarks import kept, report
 from benchmarks.tables import name_seeds, spread
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
+from infoword_tf.data import glue_layout, tables
+from infoword_tf.data.glue_layout import GlueTask
 
 LABELS, EXTRA = ('500', '2000'), 10_000
-DATA = pathlib.Path('glue/SST-2')
 TEACHER_UPDATES, UPDATES, BATCH = 200, 330, 32
 ALONE, LOOKUP = 'labels alone', 'word table'
 METHODS = {
@@ -46,6 +48,7 @@ METHODS = {
 }
 OF_LOOKUP = ALONE, 'KD'
 TIMED = 100  # texts of the dev set
+TASKS = 'sst-2', 'mnli', 'qnli'  # of enough texts, scored by accuracy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,39 +59,64 @@ class FewChoices:
     lookup: str | None = flag(
         None, 'The workdir of a word table with the vocabulary of --init.')
     layers: tuple[str, ...] = flag(('3', '2'), 'Layers of students.')
+    task: str = flag('sst-2', 'What is labelled.', choices=TASKS)
     labels: tuple[str, ...] = flag(LABELS, 'Numbers of labels.')
     seeds: int = flag(3, 'Runs of each: seeds 0, 1, ...', at_least=1)
     typed: str = flag('', 'Further flags of all runs, separated by blanks.')
     workdir: str | None = flag(None, 'Where runs and table go.')
 
 
-def write_examples(folder: pathlib.Path, count: int, seed: int) -> None:
+def write_examples(
+    task: GlueTask, folder: pathlib.Path, count: int, seed: int
+) -> None:
     """Draws `count` examples with labels, and EXTRA texts without.
 
     Writes FOLDER/train.tsv and FOLDER/extra.tsv.
     """
-    title, *lines = (DATA / 'train.tsv').read_text().splitlines()
-    order = np.random.default_rng(seed).permutation(len(lines))
-    drawn = [lines[n] for n in order[: count + EXTRA]]
-    texts = [line.split('\t')[0] for line in drawn[count:]]
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = tuple(filter(None, task.columns))
+    train = cells_of(path_of(task, 'train'), columns)
+    order = np.random.default_rng(seed).permutation(len(train))
+    drawn = [train[n] for n in order[: count + EXTRA]]
     for name, rows in (
-        ('train', [title, *drawn[:count]]),
-        ('extra', [title.split('\t')[0], *texts]),
+        ('train', [columns, *drawn[:count]]),
+        ('extra', [row[:-1] for row in (columns, *drawn[count:])]),
     ):
         with files.written(folder / f'{name}.tsv') as partial:
-            partial.write_text('\n'.join([*rows, '']))
+            partial.write_text(''.join('\t'.join(x) + '\n' for x in rows))
+
+
+def path_of(task: GlueTask, split: str) -> pathlib.Path:
+    """Returns the file of a split."""
+    return pathlib.Path('glue', task.folder, task.files[split][0])
+
+
+def cells_of(
+    path: pathlib.Path, columns: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """Reads columns of a table, a tuple for each row."""
+    table = tables.open_table(str(path))
+    places = [tables.column_of(table, x) for x in columns]
+    return [tuple(cells[x] for x in places) for _, cells in table.rows]
 
 
 def train(
-    workdir: pathlib.Path, command: str, init: str, updates: int, *typed: str
+    workdir: pathlib.Path,
+    command: str,
+    task: GlueTask,
+    init: str,
+    updates: int,
+    *typed: str,
 ) -> pathlib.Path:
     """Trains a run, unless finished before; returns the workdir."""
     from infoword_tf import checkpoint
 
+    columns = zip(('text', 'pair', 'label'), task.columns, strict=True)
     kept.evaluate(
-        workdir, command, *typed, f'--dev={DATA / "dev.tsv"}',
-        '--text=sentence', '--label=label', f'--batch_size={BATCH}',
-        f'--steps={updates}', f'--eval_every={updates}', init=init,
+        workdir, command, *typed, f'--dev={path_of(task, "dev")}',
+        *(f'--{name}={column}' for name, column in columns if column),
+        f'--batch_size={BATCH}', f'--steps={updates}',
+        f'--eval_every={updates}', init=init,
     )  # fmt: skip
     shutil.rmtree(workdir / checkpoint.FOLDER, ignore_errors=True)
     return workdir
@@ -113,23 +141,24 @@ def train_seed(
     Returns:
         Workdirs by `teacher` and STUDENT/METHOD.
     """
-    folder = folder / str(count) / f'seed={seed}'
-    folder.mkdir(parents=True, exist_ok=True)
-    write_examples(folder, count, seed)
+    folder = folder / choices.task / str(count) / f'seed={seed}'
+    task = glue_layout.TASKS[choices.task]
+    write_examples(task, folder, count, seed)
     common = [
         f'--train={folder / "train.tsv"}', f'--seed={seed}',
         *choices.typed.split(),
     ]  # fmt: skip
     teacher = train(
-        folder / 'teacher', 'classify', choices.init, TEACHER_UPDATES, *common
-    )
+        folder / 'teacher', 'classify', task, choices.init, TEACHER_UPDATES,
+        *common,
+    )  # fmt: skip
     runs = {'teacher': teacher}
     for student, (init, typed) in students_of(choices).items():
         for method in OF_LOOKUP if student == LOOKUP else METHODS:
             extra = [f'--extra={folder / "extra.tsv"}']
             name = f'{student}/{method}'
             runs[name] = train(
-                folder / name.replace(' ', '_'), 'distill', init, UPDATES,
+                folder / name.replace(' ', '_'), 'distill', task, init, UPDATES,
                 *common, *typed, *METHODS[method], f'--teacher={teacher}',
                 *(extra if method != ALONE else ()),
             )  # fmt: skip
@@ -142,16 +171,16 @@ def score_of(workdir: pathlib.Path) -> float:
     return kept.records_of(workdir)[-1]['heldout/label/accuracy']
 
 
-def milliseconds_of(workdir: pathlib.Path) -> float:
-    """Times answers to one text after another; the median."""
+def milliseconds_of(workdir: pathlib.Path, task: GlueTask) -> float:
+    """Times answers to one text, or pair, after another; the median."""
     import infoword_tf
 
     loaded = infoword_tf.load(workdir)
-    lines = (DATA / 'dev.tsv').read_text().splitlines()[1 : TIMED + 1]
     seconds = []
-    for line in lines:
+    columns = filter(None, task.columns[:-1])
+    for texts in cells_of(path_of(task, 'dev'), [*columns])[:TIMED]:
         begin = time.perf_counter()
-        loaded.predict([line.split('\t')[0]])
+        loaded.classify(*([text] for text in texts))
         seconds.append(time.perf_counter() - begin)
     return 1000 * statistics.median(seconds)
 
@@ -165,12 +194,12 @@ def lines_of(
     choices: FewChoices, runs: Mapping[int, Sequence[Mapping[str, Any]]]
 ) -> list[str]:
     """Makes the table: a line for each number of labels and student."""
-    lines = []
+    lines, task = [], glue_layout.TASKS[choices.task]
     for count, draws in runs.items():
         teachers = [draw['teacher'] for draw in draws]
         lines.append([
             f'{count:,}', 'teacher', f'{megabytes_of(teachers[0]):.0f}',
-            f'{milliseconds_of(teachers[0]):.1f}',
+            f'{milliseconds_of(teachers[0], task):.1f}',
             spread([*map(score_of, teachers)]),
             *[''] * (len(METHODS) - 1),
         ])  # fmt: skip
@@ -178,7 +207,7 @@ def lines_of(
             first = draws[0][f'{student}/{ALONE}']
             lines.append([
                 f'{count:,}', student, f'{megabytes_of(first):.0f}',
-                f'{milliseconds_of(first):.1f}',
+                f'{milliseconds_of(first, task):.1f}',
                 *(spread([score_of(draw[name]) for draw in draws])
                   if (name := f'{student}/{method}') in draws[0] else ''
                   for method in METHODS),
@@ -199,7 +228,8 @@ def run(choices: FewChoices, chosen: Mapping[str, Any]) -> None:
         vars(choices), init='a pretrained workdir, or a public folder',
         workdir='a folder for the table',
     )  # fmt: skip
-    kept.check_data([DATA / 'train.tsv', DATA / 'dev.tsv'])
+    task = glue_layout.TASKS[choices.task]
+    kept.check_data([path_of(task, x) for x in ('train', 'dev')])
     folder = pathlib.Path(choices.workdir)
     kept.bind_commit(folder)
     runs = {
@@ -211,8 +241,8 @@ def run(choices: FewChoices, chosen: Mapping[str, Any]) -> None:
     }
     kept.write_table(
         folder, lines_of(choices, runs),
-        f'{name_seeds(choices.seeds)}, {EXTRA:,} texts without labels, '
-        f'{UPDATES} updates of {BATCH}',
+        f'{choices.task}, {name_seeds(choices.seeds)}, {EXTRA:,} texts without '
+        f'labels, {UPDATES} updates of {BATCH}',
     )  # fmt: skip
 
 
