@@ -199,7 +199,7 @@ ONE_IN = {
     'tests/training/test_parts.py::*a_run*': (2, 'ways'),
     'tests/training/test_parts.py::*of_the_whole*': (16, 'rows'),
     'tests/training/test_parts.py::*of_the_whole*_ict_queue': (1, 'queues'),
-    'tests/weights/test_added.py::*test_ids*': (5, 'tokenizers'),
+    'tests/weights/test_added.py::*test_ids*': (3, 'tokenizers'),
     'tests/weights/test_huggingface.py::*out_again*': (2, 'architectures'),
     'tests/weights/test_keras_hub.py::*ids_states*': (4, 'presets'),
     'tests/weights/test_public_folders.py::*': (6, 'kinds of folders'),

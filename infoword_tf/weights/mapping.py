@@ -263,8 +263,8 @@ def read_weight(
     try:
         weight = np.ascontiguousarray(line.form.read(arrays))
     except ValueError:
-        weight = np.empty(0)
-    if weight.shape != shape:
+        weight = None
+    if weight is None or weight.shape != shape:
         asked = line.form.write(np.empty(shape, np.float32), heads)
         others = [
             f'{name} has the shape {array.shape} in the file, the '

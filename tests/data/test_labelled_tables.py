@@ -177,13 +177,6 @@ class TablesTest(texts.Temporary):
         self.assertEqual(actual.scores.dtype, np.float32)
         np.testing.assert_array_equal(actual.scores, [1.5, -20])
 
-    def test_names_from_outside(self):
-        path = self.write('a.tsv', 'x\t1\ny\t0\n')
-        table = tables.open_table(str(path), ['review', 'stars'])
-        actual = examples_of(table, 'review', label='stars')
-        self.assertEqual(actual.labels, ['1', '0'])
-        np.testing.assert_array_equal(actual.lines, [1, 2])
-
     @parameterized.parameters(
         ('x\t1\ny\t0\n', ['x', 'y']),
         ('review\tstars\nx\t1\n', ['x']),  # names after all
@@ -217,15 +210,6 @@ class TablesTest(texts.Temporary):
         with self.assertRaises(tables.NoColumn):
             examples_of(table, 'review')
         self.assertEqual(tables.lacks_names(table), is_row)
-
-    def test_broken_lines_are_left_out(self):
-        path = self.write('a.tsv', 'review\tstars\na\t1\nb\nc\t0\t0\nd\t0\n')
-        complaints = []
-        table = tables.open_table(str(path), broken=complaints.append)
-        actual = examples_of(table, 'review', label='stars')
-        self.assertEqual(actual.first, ['a', 'd'])
-        self.assertLen(complaints, 2)
-        self.assertIn('line 3: 1 cell(s), where there are 2', complaints[0])
 
     def test_it_streams(self):
         """Rows come before a bad line far below is read."""
@@ -556,13 +540,14 @@ class TfdsTest(parameterized.TestCase):
         self.assertEqual(actual.where, 'tfds:rated/small:train')
         np.testing.assert_array_equal(actual.lines, [1, 2])
 
-    def test_scores(self):
-        table = tables.open_table('tfds:rated/small:test')
-        actual = examples_of(table, 'title/text', None, 'score', True)
-        np.testing.assert_array_equal(actual.scores, np.float32([3.8, 3.8]))
-
-    def test_unlabelled(self):
-        table = tables.open_table('tfds:rated/small:test')
-        actual = examples_of(table, 'title/text', label='label')
-        self.assertEqual(actual.labels, ['yes'])
-        self.assertIn('1 of 2 rows have no label', actual.notes[0])
+    def test_scores_and_a_label_that_is_none(self):
+        scored, labelled = (
+            examples_of(tables.open_table('tfds:rated/small:test'), *columns)
+            for columns in (
+                ('title/text', None, 'score', True),
+                ('title/text', None, 'label'),
+            )
+        )
+        np.testing.assert_array_equal(scored.scores, np.float32([3.8, 3.8]))
+        self.assertEqual(labelled.labels, ['yes'])
+        self.assertIn('1 of 2 rows have no label', labelled.notes[0])

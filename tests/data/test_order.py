@@ -12,16 +12,14 @@ SIGNIFICANCE = 1e-3
 
 
 class ShuffledTest(parameterized.TestCase):
-    def test_is_a_permutation_of_every_small_size(self):
-        for size in range(1, 301):
-            sent = source.shuffled(np.arange(size), size, 1, size)
+    def test_is_a_permutation(self):
+        """And leaves its argument alone."""
+        for size in (*range(1, 301), 1023, 1024, 1025, 4097, 100_003):
+            places = np.arange(size)
+            sent = source.shuffled(places, size, 1, size)
             self.assertEqual(sent.dtype, np.int64)
             np.testing.assert_array_equal(np.sort(sent), np.arange(size))
-
-    @parameterized.parameters(1023, 1024, 1025, 4096, 4097, 65536, 100_003)
-    def test_is_a_permutation(self, size):
-        sent = source.shuffled(np.arange(size), size, 0, 5)
-        np.testing.assert_array_equal(np.sort(sent), np.arange(size))
+            np.testing.assert_array_equal(places, np.arange(size))
 
     def test_where_a_place_goes_does_not_depend_on_the_others(self):
         size = 1000
@@ -30,11 +28,6 @@ class ShuffledTest(parameterized.TestCase):
         np.testing.assert_array_equal(
             source.shuffled(places, size, 2, 3), whole[places]
         )
-
-    def test_leaves_its_argument_alone(self):
-        places = np.arange(300)
-        source.shuffled(places, 300, 1)
-        np.testing.assert_array_equal(places, np.arange(300))
 
     @parameterized.parameters(((1, 3),), ((2, 2),), ((1, 2, 2),), ((2, 1),))
     def test_differs_by_key(self, key):
@@ -56,7 +49,7 @@ class ShuffledTest(parameterized.TestCase):
         self.assertAlmostEqual(neighbours, size / 3, delta=bound)
 
     def test_over_keys_a_place_goes_everywhere_equally_often(self):
-        size, keys = 50, 5000
+        size, keys = 50, 2000
         sent = np.concatenate(
             [source.shuffled(np.array([3]), size, 0, k) for k in range(keys)]
         )
@@ -141,7 +134,7 @@ class BlocksTest(parameterized.TestCase):
     @parameterized.parameters(3, 49)
     def test_over_keys_a_place_goes_everywhere_equally_often(self, place):
         """Also what is left over: 50 are 7 blocks and 1."""
-        size, keys = 50, 1000
+        size, keys = 50, 600
         with mock.patch.object(source, 'GROUP', 3):
             sent = np.concatenate([
                 source.shuffled_in_blocks(np.array([place]), size, 7, 0, k)

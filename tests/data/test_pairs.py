@@ -126,8 +126,7 @@ class CutTest(parameterized.TestCase):
         source = pairs.NextPairSource(store, 20, 40, seed=0)
         gone = []
         for step in range(50):
-            for row, (a, b) in enumerate(pieces(source.batch(step))):
-                del row
+            for a, b in pieces(source.batch(step)):
                 self.assertLen(b, 16)
                 self.assertEqual(b, list(range(b[0], b[0] + 16)))
                 self.assertEqual(a, list(range(a[0], a[0] + 3)))
@@ -196,13 +195,23 @@ class PairSourceTest(PairsTest):
         store = make_store([[2, 3]] * 12)
         source = pairs.PairSource(store, 20, 12, seed=0)
         counts = np.zeros((12, 12), int)
-        for step in range(600):
+        rows = np.arange(12)
+        for step in range(300):
             text = source.batch(step)
-            for a, b in pieces(text):
-                counts[a[0] // 6, b[0] // 6] += 1
+            b = text.ids[rows, text.firsts + 1]
+            np.add.at(counts, (text.ids[:, 0] // 6, b // 6), 1)
         others = counts[~np.eye(12, dtype=bool)]
         self.assertGreater(stats.chisquare(others).pvalue, SIGNIFICANCE)
-        self.assertGreater(counts.diagonal().min(), 200)
+        self.assertGreater(counts.diagonal().min(), 100)
+
+    def test_others_are_as_long_as_the_true_ones(self):
+        """B has 9 tokens or 10, and with 10 a pair fills its sequence."""
+        store = make_store([[9, 9], [9, 10]] * 20)
+        text = pairs.NextPairSource(store, 20, 20, seed=0).batch(0)
+        self.assertEqual({*text.seconds.tolist()}, {9, 10})
+        np.testing.assert_array_equal(
+            text.negatives.seconds, np.repeat(text.seconds, 3)
+        )
 
     @parameterized.parameters(30, 126)
     def test_others_have_about_the_length_of_the_true_ones(self, length):

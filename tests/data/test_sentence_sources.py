@@ -137,13 +137,6 @@ class PairsTest(Temporary):
         with refused('no_file_matches'):
             text_pairs.read(str(self.folder / 'nothing*.csv'))
 
-    def test_empty_sides(self):
-        lines = ['a,b,negative', 'x,,z', ',y,z']
-        lines += (f'q {i},r {i},' for i in range(90))
-        actual = text_pairs.read(self.write('e.csv', lines))
-        self.assertEqual(actual.train[0].empty, 2)
-        self.assertEqual(set(actual.train[0].texts[2]), {''})
-
     def test_what_a_run_says_of_bad_pairs(self):
         """Without a side they are none; of one word, or long, they are some."""
         long = 'more words than a text may have ' * 9
@@ -279,6 +272,7 @@ class PairsTest(Temporary):
         gaps = {(y[0] - x[0]) % 3 for x, y in itertools.pairwise(seen)
                 if x and y}  # fmt: skip
         self.assertEqual(gaps, {1})
+        self.assertEqual(text_pairs.TextPairSource.capacity(store, 16), 12)
         room = text_pairs.TextPairSource.capacity(store, 16, once=True)
         self.assertEqual(room, 9)
         held = text_pairs.TextPairSource(store, 16, room, 0, once=True)

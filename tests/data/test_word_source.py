@@ -10,14 +10,17 @@ from tests import zoo
 from tests.refused import refused
 
 
-def make_source(seed=0, batch=16, length=64, subsample=0.05, documents=2000):
-    store = zoo.make_store(0, documents)
-    return WordSource(store, length, batch, seed, subsample, negatives=32)
-
-
 class WordSourceTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.store = zoo.make_store(0, 2000)
+
+    def source(self, subsample):
+        return WordSource(self.store, 64, 16, 0, subsample, negatives=32)
+
     def test_rows_are_full_of_what_is_left_in_its_order(self):
-        source = make_source(subsample=0.0)
+        source = self.source(0.0)
         text = source.batch(3)
         self.assertEqual(text.ids.shape, (16, 64))
         self.assertLess((text.texts < 0).mean(), 0.1)
@@ -36,7 +39,7 @@ class WordSourceTest(absltest.TestCase):
         self.assertTrue((np.diff(texts) >= 0).all())
 
     def test_how_many_are_dropped_and_what_is_drawn(self):
-        source = make_source(subsample=0.02)
+        source = self.source(0.02)
         counts = known(source.store.counts, zoo.UNK)
         left, read, drawn = np.zeros(zoo.V), np.zeros(zoo.V), np.zeros(zoo.V)
         for step in range(20):

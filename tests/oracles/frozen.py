@@ -9,8 +9,10 @@ A file holds arrays by name, and a digest of them all.
 
 import argparse
 import hashlib
+import json
 import pathlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +28,16 @@ def digest(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         actual.update(f'{name} {array.dtype.str} {array.shape}\n'.encode())
         actual.update(np.ascontiguousarray(array).tobytes())
     return np.frombuffer(actual.digest(), np.uint8)
+
+
+def as_bytes(value: Any) -> np.ndarray:
+    """Writes JSON as an array of bytes."""
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def from_bytes(array: np.ndarray) -> Any:
+    """Reads what `as_bytes` wrote."""
+    return json.loads(array.tobytes())
 
 
 def write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:

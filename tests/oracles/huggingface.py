@@ -275,6 +275,16 @@ def inputs(kind: str) -> dict[str, np.ndarray]:
     return actual
 
 
+def model_of(case: str) -> Any:
+    """Returns the model of a case, as transformers draws its weights."""
+    import transformers
+
+    kind_of_model, config = CASES[case]
+    values = {k: v for k, v in config.items() if k != 'model_type'}
+    settings = transformers.AutoConfig.for_model(config['model_type'], **values)
+    return getattr(transformers, kind_of_model)(settings).eval()
+
+
 def run(model: Any, kind: str) -> dict[str, np.ndarray]:
     """layers [L + 1, B, T, D] and what heads say; 0 where padding is."""
     import torch
@@ -309,14 +319,10 @@ def make() -> dict[str, np.ndarray]:
     one that it is tied to) and its shape; and 'keys' is what `keys` returns.
     """
     import torch
-    import transformers
 
     arrays = {}
-    for case, (kind_of_model, config) in CASES.items():
-        values = {k: v for k, v in config.items() if k != 'model_type'}
-        kind = config['model_type']
-        settings = transformers.AutoConfig.for_model(kind, **values)
-        model = getattr(transformers, kind_of_model)(settings).eval()
+    for case, (_, config) in CASES.items():
+        kind, model = config['model_type'], model_of(case)
         first: dict[int, str] = {}  # of tied weights, by where they lie
         whose, state = {}, {}
         for key, value in model.state_dict().items():
@@ -325,12 +331,10 @@ def make() -> dict[str, np.ndarray]:
                 whose[key] = [name, list(value.shape)]
                 state[key] = torch.tensor(weight(name, tuple(value.shape)))
         model.load_state_dict(state, strict=False)
-        arrays[f'{case}/weights'] = np.frombuffer(
-            json.dumps(whose).encode(), np.uint8
-        )
+        arrays[f'{case}/weights'] = frozen.as_bytes(whose)
         for part, array in run(model, kind).items():
             arrays[f'{case}/{part}'] = array
-    arrays['keys'] = np.frombuffer(json.dumps(keys()).encode(), np.uint8)
+    arrays['keys'] = frozen.as_bytes(keys())
     return arrays
 
 

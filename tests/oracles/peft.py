@@ -52,12 +52,8 @@ NEW = 2
 def base(case: str) -> Any:
     """The model that an adapter changes."""
     import torch
-    import transformers
 
-    kind_of_model, config = huggingface.CASES[case]
-    values = {k: v for k, v in config.items() if k != 'model_type'}
-    settings = transformers.AutoConfig.for_model(config['model_type'], **values)
-    model = getattr(transformers, kind_of_model)(settings).eval()
+    model = huggingface.model_of(case)
     state = {
         name: torch.tensor(huggingface.weight(name, tuple(value.shape)))
         for name, value in model.state_dict().items()
@@ -106,16 +102,12 @@ def make() -> dict[str, np.ndarray]:
         shapes = {name: list(x.shape) for name, x in names.items()}
         config['target_modules'] = sorted(config['target_modules'])
         for part, value in (('weights', shapes), ('config', config)):
-            arrays[f'{case}/{part}'] = _as_bytes(value)
+            arrays[f'{case}/{part}'] = frozen.as_bytes(value)
         arrays[f'{case}/answer'] = answer(merged, case)
     usual = peft.LoraConfig().to_dict()
     names = (field.name for field in dataclasses.fields(peft.LoraConfig))
-    arrays['keys'] = _as_bytes({name: usual.get(name) for name in names})
+    arrays['keys'] = frozen.as_bytes({x: usual.get(x) for x in names})
     return arrays
-
-
-def _as_bytes(value: Any) -> np.ndarray:
-    return np.frombuffer(json.dumps(value).encode(), np.uint8)
 
 
 def load(folders: pathlib.Path) -> float:

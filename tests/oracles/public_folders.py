@@ -926,16 +926,6 @@ def _write_shards(
         save_file(values, folder / file, {'format': 'pt'})
 
 
-def as_bytes(value: Any) -> np.ndarray:
-    """Writes JSON as an array of bytes."""
-    return np.frombuffer(json.dumps(value).encode(), np.uint8)
-
-
-def from_bytes(array: np.ndarray) -> Any:
-    """Reads what `as_bytes` wrote."""
-    return json.loads(array.tobytes())
-
-
 # ------------------------------------------------------------------ answers
 
 
@@ -1196,8 +1186,8 @@ def make() -> dict[str, np.ndarray]:
     return {
         **arrays,
         **{k: np.frombuffer(x, np.uint8) for k, x in _RULES.items()},
-        'shapes': as_bytes(all_shapes),
-        'saved': as_bytes(all_saved),
+        'shapes': frozen.as_bytes(all_shapes),
+        'saved': frozen.as_bytes(all_saved),
     }
 
 

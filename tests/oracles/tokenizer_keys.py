@@ -8,7 +8,6 @@ the classes below these take from keywords, by their source.
 
 import ast
 import inspect
-import json
 
 import numpy as np
 
@@ -56,8 +55,7 @@ def make() -> dict[str, np.ndarray]:
             for x in inspect.signature(kind.__init__).parameters.values()
             if x.kind is not x.VAR_KEYWORD and x.name != 'self'
         }
-    text = json.dumps(sorted(keys))
-    return {'keys': np.frombuffer(text.encode(), np.uint8)}
+    return {'keys': frozen.as_bytes(sorted(keys))}
 
 
 if __name__ == '__main__':

@@ -38,7 +38,7 @@ class TokenizeTest(parameterized.TestCase):
 class OffsetsTest(parameterized.TestCase):
     def test_real_text_is_covered(self):
         tokenizer = learned('sentencepiece')
-        texts = [text.encode() for text in topics.topics.values()]
+        texts = [text.encode() for text in [*topics.topics.values()][::4]]
         ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
         np.testing.assert_array_equal(
             ids.flat_values, tokenizer.tokenize(texts).flat_values
@@ -82,6 +82,8 @@ class PartsTest(parameterized.TestCase):
         (('the', ' a,  b '), ['▁the', '▁a , ▁b']),
         (('', 'ed (', ') \t', ''), ['', 'ed ▁ (', ')', '']),
         (('  a \u3000 b', '\u3000a'), ['▁a ▁b', '▁a']),
+        (('the  b.',), ['▁the ▁b .']),  # as without a mask
+        (('', ' '), ['', '']),
     )
     def test_only_after_a_space_is_there_a_mark(self, parts, expected):
         tokenizer = small('sentencepiece')
@@ -93,16 +95,6 @@ class PartsTest(parameterized.TestCase):
             for row in actual.to_list()
         ]
         self.assertEqual(read, expected)
-
-    def test_a_text_without_a_mask_is_as_ever(self):
-        tokenizer = learned('sentencepiece')
-        texts = [*topics.topics.values(), '', ' x ']
-        actual = tokenizer.tokenize_between_masks(
-            tf.constant(texts), tf.zeros(len(texts), tf.bool)
-        )
-        self.assertEqual(
-            actual.to_list(), tokenizer.tokenize(texts).to_list()
-        )
 
 
 class LearnTest(absltest.TestCase):

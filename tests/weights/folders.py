@@ -8,6 +8,8 @@ import zipfile
 from typing import Any
 
 import numpy as np
+import tokenizers
+from tokenizers import models, pre_tokenizers
 
 from infoword_tf import files
 from tests.oracles import frozen, huggingface
@@ -39,7 +41,7 @@ def answers(case: str) -> dict[str, np.ndarray]:
 
 def state(case: str) -> dict[str, np.ndarray]:
     """Its weights, by the names of transformers."""
-    whose = json.loads(answers(case)['weights'].tobytes())
+    whose = frozen.from_bytes(answers(case)['weights'])
     return {
         name: huggingface.weight(drawn, tuple(shape))
         for name, (drawn, shape) in whose.items()
@@ -59,32 +61,12 @@ def unigram() -> dict[str, Any]:
     pieces += [(c, -3.0 - i / 50) for i, c in enumerate(LETTERS)]
     pieces += [('.', -4.0), (',', -4.1), ('\u2581', -4.2)]
     pieces = [*pieces[: V - 1], ('<mask>', 0.0)]
-    special = [0, 1, 2, 3, V - 1]
-    return {
-        'version': '1.0',
-        'added_tokens': [
-            {
-                'id': i, 'content': pieces[i][0], 'special': True,
-                'single_word': False, 'lstrip': False, 'rstrip': False,
-                'normalized': False,
-            }
-            for i in special
-        ],
-        'normalizer': None,
-        'pre_tokenizer': {
-            'type': 'Sequence',
-            'pretokenizers': [
-                {'type': 'WhitespaceSplit'},
-                {
-                    'type': 'Metaspace',
-                    'replacement': '\u2581',
-                    'prepend_scheme': 'always',
-                    'split': True,
-                },
-            ],
-        },
-        'model': {'type': 'Unigram', 'unk_id': 3, 'vocab': pieces},
-    }  # fmt: skip
+    public = tokenizers.Tokenizer(models.Unigram(pieces, 3, False))
+    public.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
+    public.add_special_tokens([pieces[i][0] for i in (0, 1, 2, 3, V - 1)])
+    return json.loads(public.to_str())
 
 
 def characters() -> tuple[list[str], list[str]]:

@@ -40,7 +40,7 @@ from tests import places
 from tests.eager import eagerly
 from tests.oracles import public_folders
 from tests.refused import refused
-from tests.text.learned import places_in_bytes
+from tests.text.learned import encoded
 from tests.weights import folders
 
 SPECIALS = folders.SPECIALS
@@ -112,8 +112,7 @@ def charsmap():
         sentence_iterator=iter(['a b c d e f']), model_writer=model,
         vocab_size=12, hard_vocab_limit=False, minloglevel=2,
     )  # fmt: skip
-    proto = sentencepiece_model_pb2.ModelProto()
-    proto.ParseFromString(model.getvalue())
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
     return normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
 
 
@@ -184,14 +183,13 @@ class AddedTest(places.Folder, parameterized.TestCase):
             self.folder, size or public.get_vocab_size(), config
         )
 
-    @parameterized.product(kind=list(KINDS), seed=(None, 1))
-    def test_ids(self, kind, seed):
+    @parameterized.parameters(*KINDS)
+    def test_ids(self, kind):
         """Blanks too, of Unigrams without a table of characters."""
         public = KINDS[kind]()
-        if seed:
-            public.add_tokens(added(seed))
+        public.add_tokens(added(1))
         tokenizer = self.read(public).tokenizer
-        strings = texts(seed or 0)
+        strings = texts(1)
         if kind in ('xlm-r', 'modern'):
             # SentencePiece keeps it before blanks.
             strings = [text.replace('\u200b', '') for text in strings]
@@ -210,14 +208,14 @@ class AddedTest(places.Folder, parameterized.TestCase):
             tokenizer.tokenize(plain).to_list(),
             tokenizer.inner.tokenize(plain).to_list(),
         )
-        if seed:  # and out again
-            out = self.folder / 'out'
-            out.mkdir()
-            tokenizer_writer.write(out, tokenizer, 'bert', 64, 'bert')
-            written = tokenizers.Tokenizer.from_file(
-                str(out / 'tokenizer.json')
-            ).encode_batch(strings, add_special_tokens=False)
-            self.assertEqual([actual.ids for actual in written], expected)
+        # And out again.
+        out = self.folder / 'out'
+        out.mkdir()
+        tokenizer_writer.write(out, tokenizer, 'bert', 64, 'bert')
+        written = tokenizers.Tokenizer.from_file(
+            str(out / 'tokenizer.json')
+        ).encode_batch(strings, add_special_tokens=False)
+        self.assertEqual([actual.ids for actual in written], expected)
 
     @parameterized.parameters('wordpiece', 'cased')
     def test_places(self, kind):
@@ -232,14 +230,8 @@ class AddedTest(places.Folder, parameterized.TestCase):
             'Éa  hello [SEP]',
             '\x00<user>a',
         ]
-        _, starts, ends = tokenizer.tokenize_with_offsets(strings)
-        for text, a, b, actual in zip(
-            strings, starts.to_list(), ends.to_list(),
-            public.encode_batch(strings), strict=True,
-        ):  # fmt: skip
-            np.testing.assert_array_equal(
-                np.stack([a, b], axis=1), places_in_bytes(text, actual.offsets)
-            )
+        for _, _, actual, _, expected in encoded(tokenizer, public, strings):
+            np.testing.assert_array_equal(actual, expected)
 
     @parameterized.parameters(False, True)
     def test_offsets_have_blanks_where_the_folder_says_so(self, trims):
@@ -502,6 +494,13 @@ class AroundTest(places.Folder, parameterized.TestCase):
     def test_processors(self, processor, name):
         _, layout = self.read(wordpiece(), processor)
         self.assertEqual(layout(), name)
+
+    def test_nothing_stands_around(self):
+        for described in None, {'type': 'ByteLevel'}:
+            self.assertEqual(
+                post_processors.read(described, 'x'),
+                ((('A', 0),), (('A', 0), ('B', 1))),
+            )
 
     @parameterized.parameters(
         ('BertTokenizer', 1), ('DebertaV2Tokenizer', 1),

@@ -159,8 +159,52 @@ NOT_WRITTEN = (
 )
 
 
+# Keys that a config.json may lack, and by case the arguments that transformers
+# has then; RoBERTa's first positions are of no token.
+LACKED = {
+    'activation', 'embedding_size', 'global_rope_theta', 'hidden_act',
+    'hidden_activation', 'layer_norm_eps', 'layer_types', 'local_attention',
+    'local_rope_theta', 'max_position_embeddings', 'max_relative_positions',
+    'n_positions', 'query_pre_attn_scalar', 'rope_parameters', 'sliding_window',
+    'type_vocab_size',
+}  # fmt: skip
+_USUAL = {'rate': 0.1, 'activation': 'gelu_erf', 'epsilon': 1e-12}
+_GPT = {'rate': 0.1, 'activation': 'gelu_tanh', 'epsilon': 1e-5}
+_LLAMA = {'rate': 0.0, 'activation': 'silu', 'epsilon': 1e-6,
+          'global_theta': 1e4}  # fmt: skip
+DEFAULTS = {
+    'bert': {**_USUAL, 'max_length': 512, 'segments': 2},
+    'roberta': {**_USUAL, 'max_length': 510, 'segments': 2},
+    'mpnet': {**_USUAL, 'max_length': 510},
+    'distilbert': {**_USUAL, 'max_length': 512},
+    'electra': {**_USUAL, 'max_length': 512, 'embedding_width': 128},
+    'albert': {**_USUAL, 'max_length': 512, 'embedding_width': 128,
+               'rate': 0.0, 'activation': 'gelu_tanh'},
+    'xlnet': _USUAL,
+    'deberta': {**_USUAL, 'epsilon': 1e-7, 'max_length': 512, 'segments': 0},
+    'gpt': {**_GPT, 'max_length': 512},
+    'gpt2': {**_GPT, 'max_length': 1024},
+    'modern': {**_USUAL, 'rate': 0.0, 'epsilon': 1e-5, 'max_length': 8192,
+               'global_every': 3, 'local_window': 128, 'global_theta': 1.6e5,
+               'local_theta': 1e4},
+    'llama': {**_LLAMA, 'max_length': 2048},
+    'mistral': {**_LLAMA, 'max_length': 4096},  # its window
+    'qwen3': {**_LLAMA, 'max_length': 32_768},
+    'gemma': {**_LLAMA, 'activation': 'gelu_tanh', 'global_theta': 1e6,
+              'local_theta': 1e4, 'local_window': 4096, 'query_scalar': 256.0,
+              'max_length': 131_072},
+}  # fmt: skip
+
+
 class ConfigJsonTest(parameterized.TestCase):
     """Entries of config.json: what they make of an encoder, or a refusal."""
+
+    @parameterized.parameters(*DEFAULTS)
+    def test_lacked(self, case):
+        _, values = huggingface.CASES[case]
+        values = {k: x for k, x in values.items() if k not in LACKED}
+        actual = architectures.encoder_of(values, '').arguments
+        self.assertLessEqual(DEFAULTS[case].items(), actual.items())
 
     @parameterized.parameters(*READ)
     def test_read(self, case, changes, expected):
@@ -372,6 +416,15 @@ class ParityTest(parameterized.TestCase):
         with refused('adapter_folder', 'merge_and_unload'):
             read(source)
 
+    def test_padding_of_folders_that_say_none(self):
+        """transformers has a number for Gemma, and none for Qwen."""
+        for case, pads in (('gemma', '[PAD]'), ('qwen3', None)):
+            source = pathlib.Path(self.create_tempdir().full_path, case)
+            folders.write(source, case)
+            self.assertEqual(read(source).padding, '[PAD]')
+            folders.change(source / 'config.json', pad_token_id=None)
+            self.assertEqual(read(source).padding, pads)
+
     def test_gpt_2_of_another_inner_width(self):
         """As if the numbers beyond it were 0."""
         wide = folders.state('gpt2')
@@ -411,32 +464,17 @@ class ParityTest(parameterized.TestCase):
         self.assertEqual(config['num_hidden_layers'], 2)
 
     @parameterized.parameters('bert_spans', 'modern_spans')
-    def test_answers_out_of_contexts(self, case):
-        """The best span of all logits; what a folder says of answers stays."""
+    def test_limits_of_answers(self, case):
+        """What a folder says of answers is read, and stays."""
         limits = {'handle_impossible_answer': True, 'max_answer_len': 3,
                   'max_question_len': 2}  # fmt: skip
         settings = {'question-answering': limits}
         _, workdir = self.converted(case, task_specific_params=settings)
         loaded = infoword_tf.load(workdir)
         loaded.workdir.config = loaded.config.replace(null_threshold=99.0)
-        question, context = 'a b c', 'd e f g'
-        reply = loaded.answer([question], [context])[0]
-        ids, lengths, second = loaded.format_texts(['a b'], [context])
-        head = loaded.model.objectives['span']
-        first, last = (
-            x.numpy()[0]
-            for x in head.ends(loaded.states(ids, lengths, second=second))
-        )
-        begin = int(second[0])
-        spans = {
-            first[i] + last[j]: context[2 * (i - begin) : 2 * (j - begin) + 1]
-            for i in range(begin, begin + 4)
-            for j in range(i, min(i + 3, begin + 4))
-        }
-        self.assertEqual(reply.text, spans[max(spans)])
-        self.assertAlmostEqual(reply.best[0].score, max(spans), places=5)
-        self.assertAlmostEqual(
-            reply.null_odds, first[0] + last[0] - max(spans), places=5
+        actual = loaded.config.rows['span'].settings
+        self.assertEqual(
+            [actual[x] for x in ('null', 'longest', 'question')], [True, 3, 2]
         )
         out = workdir.with_name('out')
         out.mkdir()
@@ -464,9 +502,12 @@ class ParityTest(parameterized.TestCase):
             _, workdir = self.converted(case, tensors=tensors)
         self.assertIn('not converted', printed.getvalue())
         self.assertIn(f'the head {head}\n', printed.getvalue() + '\n')
+        self.check_same(workdir, self.whole(case) / 'workdir')
+
+    def check_same(self, *workdirs):
+        """Two workdirs have the same weights."""
         one, other = (
-            files.read_tensors(x / 'weights.safetensors')
-            for x in (workdir, self.whole(case) / 'workdir')
+            files.read_tensors(x / 'weights.safetensors') for x in workdirs
         )
         self.assertEqual(set(one), set(other))
         for path, array in one.items():
@@ -493,8 +534,7 @@ class ParityTest(parameterized.TestCase):
                 layout=Layout((), ('[PAD]',)), after=[x.tokenizer.pad_id]),
              'texts end with the token that pads'),
         ):  # fmt: skip
-            _, workdir = self.converted(case)
-            loaded = infoword_tf.load(workdir)
+            loaded = infoword_tf.load(self.whole(case) / 'workdir')
             change(loaded)
             out = pathlib.Path(self.create_tempdir().full_path)
             dropped = write(out, loaded)
@@ -503,8 +543,7 @@ class ParityTest(parameterized.TestCase):
 
     def test_one_token_for_everything_pads(self):
         """But not GPT's texts, whose tokenizer has no such token."""
-        _, workdir = self.converted('gpt2')
-        tokenizer = infoword_tf.load(workdir).tokenizer
+        tokenizer = infoword_tf.load(self.whole('gpt2') / 'workdir').tokenizer
         self.assertLen(set(tokenizer.special_ids), 1)
         for kind, pads in ('gpt2', None), ('qwen3', '<|endoftext|>'):
             out = pathlib.Path(self.create_tempdir().full_path)
@@ -631,22 +670,13 @@ class ParityTest(parameterized.TestCase):
             values['activation_function'] = {'gelu': 'geglu'}.get(
                 values.pop('hidden_act', None), 'swiglu'
             )
-        _, workdir = self.converted(case)
-        root = workdir.parent / 'older'
+        root = self.whole(case) / 'older'
         source = folders.write(root / 'source', case, older)
         files.write_json(source / 'config.json', values)
         convert.convert(source, root / 'workdir')
-        one, two = (
-            files.read_tensors(x / 'weights.safetensors')
-            for x in (workdir, root / 'workdir')
-        )
-        self.assertEqual(set(one), set(two))
-        for name in one:
-            np.testing.assert_array_equal(one[name], two[name], name)
-        one, two = (
-            infoword_tf.load(x).encoder.arguments
-            for x in (workdir, root / 'workdir')
-        )
+        both = self.whole(case) / 'workdir', root / 'workdir'
+        self.check_same(*both)
+        one, two = (infoword_tf.load(x).encoder.arguments for x in both)
         self.assertEqual(one, two)
 
     def test_weights_in_bfloat16_become_float32(self):
@@ -677,17 +707,12 @@ class ParityTest(parameterized.TestCase):
     def test_a_head_with_a_table_of_its_own_is_left_out(self, case, row):
         tensors = folders.state(case)
         tensors['lm_head.weight'] = tensors['lm_head.weight'] + 1
-        root = pathlib.Path(self.create_tempdir().full_path)
-        source = folders.write(
-            root / 'source', case, tensors, tie_word_embeddings=False
+        _, workdir = self.converted(
+            case, tensors=tensors, tie_word_embeddings=False
         )
-        convert.convert(source, root / 'workdir')
-        model = infoword_tf.load(root / 'workdir').model
-        self.assertEmpty(model.objectives)
-        _, workdir = self.converted(case)
-        self.assertEqual(
-            [*infoword_tf.load(workdir).model.objectives], [row]
-        )
+        for path, rows in (workdir, []), (self.whole(case) / 'workdir', [row]):
+            model = infoword_tf.load(path).model
+            self.assertEqual([*model.objectives], rows)
 
     @parameterized.parameters(
         ('bert_classes', 'multi_label_classification', special.expit),

@@ -42,17 +42,12 @@ def arrays_of(folder):
     return arrays
 
 
-def answers():
-    """Everything in keras_hub.npz."""
-    return frozen.read(keras_hub.FILE)
-
-
 class KerasHubTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.root = places.make(cls.addClassCleanup, cache=False)
-        cls.known = answers()
+        cls.known = frozen.read(keras_hub.FILE)
 
     def setUp(self):
         super().setUp()

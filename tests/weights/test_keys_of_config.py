@@ -2,8 +2,6 @@
 without effect.
 """
 
-import json
-
 from absl.testing import absltest
 
 from infoword_tf.weights import architectures
@@ -43,7 +41,7 @@ class KeysTest(absltest.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         arrays = frozen.read(folders.FROZEN)
-        cls.by_kind = json.loads(arrays['keys'].tobytes())
+        cls.by_kind = frozen.from_bytes(arrays['keys'])
         cls.configs = {}
         for _, config in huggingface.CASES.values():
             cls.configs.setdefault(config['model_type'], config)

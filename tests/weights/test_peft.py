@@ -40,7 +40,7 @@ def setUpModule():
 def of(*path):
     """Returns what PEFT said of a case, from JSON."""
     arrays = frozen.read(frozen.FOLDER / 'peft.npz')
-    return json.loads(arrays['/'.join(path)].tobytes())
+    return frozen.from_bytes(arrays['/'.join(path)])
 
 
 def write(folder, case, **changes):

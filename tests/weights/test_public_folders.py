@@ -33,7 +33,7 @@ class PublicFoldersTest(places.Folder, parameterized.TestCase):
         super().setUpClass()
         cls.answers = frozen.read(frozen.FOLDER / 'public_folders.npz')
         cls.shapes, cls.saved = (
-            public_folders.from_bytes(cls.answers.pop(name))
+            frozen.from_bytes(cls.answers.pop(name))
             for name in ('shapes', 'saved')
         )
 

@@ -2,7 +2,6 @@
 
 import functools
 import io
-import json
 import pathlib
 import random
 import re
@@ -110,11 +109,7 @@ def rebuilt(proto, *before):
     return public
 
 
-def parsed(model):
-    """Its ModelProto."""
-    proto = sentencepiece_model_pb2.ModelProto()
-    proto.ParseFromString(model)
-    return proto
+parsed = sentencepiece_model_pb2.ModelProto.FromString
 
 
 class Case(NamedTuple):
@@ -374,9 +369,7 @@ class KeysTest(places.Folder, parameterized.TestCase):
         """It is followed, named, without effect, or refused."""
         arrays = frozen.read(frozen.FOLDER / 'tokenizer_keys.npz')
         known = tokenizer_reader.KEYS
-        self.assertContainsSubset(
-            json.loads(arrays['keys'].tobytes()), [*known]
-        )
+        self.assertContainsSubset(frozen.from_bytes(arrays['keys']), [*known])
         (self.folder / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
         path = self.folder / 'tokenizer_config.json'
         for key, values in known.items():
@@ -390,22 +383,36 @@ class KeysTest(places.Folder, parameterized.TestCase):
         self.assertLen([x for x in read.notes if 'truncation_side' in x], 1)
 
 
-class PairsTest(parameterized.TestCase):
+class PairsTest(places.Folder, parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.names, self.merges = folders.byte_pairs()
+
+    def write(self, names, **parts):
+        """Writes a tokenizer.json, and returns the ids of its tokens."""
+        index = {x: i for i, x in enumerate(names)}
+        files.write_json(self.folder / 'tokenizer.json', {
+            'pre_tokenizer': {'type': 'ByteLevel', 'add_prefix_space': False},
+            'model': {'type': 'BPE', 'merges': self.merges, 'vocab': index},
+            **parts,
+        })  # fmt: skip
+        return index
+
+    def write_files(self, merges):
+        files.write_json(
+            self.folder / 'vocab.json',
+            {x: i for i, x in enumerate(self.names)},
+        )
+        (self.folder / 'merges.txt').write_text(merges)
+
     def test_a_longer_table_and_added_pieces(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        names, merges = folders.byte_pairs()
         added = {'single_word': False, 'lstrip': False, 'rstrip': False,
                  'normalized': True, 'special': False}  # fmt: skip
-        files.write_json(folder / 'tokenizer.json', {
-            'added_tokens': [{'id': 300, 'content': '  ', **added},
-                             {'id': 301, 'content': '|MAIL|', **added}],
-            'pre_tokenizer': {'type': 'ByteLevel', 'add_prefix_space': False},
-            'model': {
-                'type': 'BPE', 'merges': merges,
-                'vocab': {piece: i for i, piece in enumerate(names)},
-            },
-        })  # fmt: skip
-        read = tokenizer_reader.read(folder, 304)
+        self.write(self.names, added_tokens=[
+            {'id': 300, 'content': '  ', **added},
+            {'id': 301, 'content': '|MAIL|', **added},
+        ])  # fmt: skip
+        read = tokenizer_reader.read(self.folder, 304)
         self.assertLen(read.tokenizer, 304)
         self.assertRegex(read.notes[0], '^2 embeddings have no token')
         self.assertLen(read.notes, 1)
@@ -419,65 +426,53 @@ class PairsTest(parameterized.TestCase):
         ({}, '<|end|>', ['<|end|>'] * 5),
     )  # fmt: skip
     def test_ends_with_names_of_their_own(self, settings, after, specials):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        names, merges = folders.byte_pairs()
-        names = [x for x in names if x != '<|endoftext|>']
-        index = {x: i for i, x in enumerate([*names, '<|end|>', '<|im|>'])}
+        names = [x for x in self.names if x != '<|endoftext|>']
         template = [{'Sequence': {'id': 'A', 'type_id': 0}}]
         pair = [*template, {'Sequence': {'id': 'B', 'type_id': 0}}]
         special = []
         if after:
             special = [{'SpecialToken': {'id': after, 'type_id': 0}}]
-        files.write_json(folder / 'tokenizer.json', {
-            'added_tokens': [],
-            'pre_tokenizer': {'type': 'ByteLevel', 'add_prefix_space': False},
-            'post_processor': {
+        index = self.write(
+            [*names, '<|end|>', '<|im|>'], added_tokens=[],
+            post_processor={
                 'type': 'TemplateProcessing',
                 'single': template + special, 'pair': pair + special,
-                'special_tokens': {after: {'ids': [index.get(after)]}},
+                'special_tokens': {after: {'ids': [len(names)]}},
             },
-            'model': {'type': 'BPE', 'merges': merges, 'vocab': index},
-        })  # fmt: skip
-        files.write_json(folder / 'tokenizer_config.json', settings)
-        read = tokenizer_reader.read(folder, len(index))
+        )  # fmt: skip
+        files.write_json(self.folder / 'tokenizer_config.json', settings)
+        read = tokenizer_reader.read(self.folder, len(index))
         actual = read.tokenizer
         self.assertEqual(
             [actual.vocabulary[i] for i in actual.special_ids], specials
         )
         # A workdir keeps the names.
-        actual.write(folder / 'kept.json')
+        actual.write(self.folder / 'kept.json')
         options = actual.config.options
         options.pop('added', None)
-        again = BytePairs.read(folder / 'kept.json', **options)
+        again = BytePairs.read(self.folder / 'kept.json', **options)
         self.assertEqual(again.special_ids, actual.special_ids)
         self.assertIn(specials[1], again.identity)
         self.assertEqual(ids(again, ['the file']), ids(actual, ['the file']))
 
     def test_merges_that_are_missing_or_of_others(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        names, _ = folders.byte_pairs()
-        index = {piece: i for i, piece in enumerate(names)}
-        files.write_json(folder / 'vocab.json', index)
-        with self.assertRaisesRegex(FileNotFoundError, 'but no merges.txt'):
-            tokenizer_reader.read(folder, 300)
-        (folder / 'merges.txt').write_text('h e\nhe llo\n')
+        self.write_files('h e\nhe llo\n')
         with self.assertRaisesRegex(ValueError, "merge 2 of 2, 'he llo'"):
-            tokenizer_reader.read(folder, 300)
-
+            tokenizer_reader.read(self.folder, 300)
+        (self.folder / 'merges.txt').unlink()
+        with self.assertRaisesRegex(FileNotFoundError, 'but no merges.txt'):
+            tokenizer_reader.read(self.folder, 300)
 
     def test_a_token_before_texts_that_has_no_embedding(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        names, merges = folders.byte_pairs()
-        index = {piece: i for i, piece in enumerate(names)}
-        files.write_json(folder / 'vocab.json', index)
-        (folder / 'merges.txt').write_text('\n'.join(merges))
-        files.write_json(folder / 'tokenizer_config.json', {
+        self.write_files('\n'.join(self.merges))
+        size = len(self.names)
+        files.write_json(self.folder / 'tokenizer_config.json', {
             'tokenizer_class': 'GPT2Tokenizer', 'add_bos_token': True,
             'bos_token': '<new>',
         })  # fmt: skip
         with refused('end_without_embedding', 'bos_token', '<new>'):
-            tokenizer_reader.read(folder, len(names))
-        read = tokenizer_reader.read(folder, len(names) + 1)
+            tokenizer_reader.read(self.folder, size)
+        read = tokenizer_reader.read(self.folder, size + 1)
         new = read.tokenizer.vocabulary.index('<new>')
         self.assertEqual(read.post_processor.one, ((new, 0), ('A', 0)))
 

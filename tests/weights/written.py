@@ -53,7 +53,7 @@ def write_critics(output: pathlib.Path) -> None:
     """
     answers = frozen.read(frozen.FOLDER / 'public_folders.npz')
     shapes, saved = (
-        public_folders.from_bytes(answers[name]) for name in ('shapes', 'saved')
+        frozen.from_bytes(answers[name]) for name in ('shapes', 'saved')
     )
     for case, about in public_folders.CASES.items():
         if about.critic not in ('late', 'lexical', 'cross'):
