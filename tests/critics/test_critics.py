@@ -4,6 +4,7 @@ Glossary of shapes: S texts of an example.
 """
 
 import string
+import types
 from unittest import mock
 
 import numpy as np
@@ -12,10 +13,10 @@ from absl.testing import absltest, parameterized
 from scipy import special
 
 from infoword_tf.critics import CRITICS, OF_DOCUMENTS
-from infoword_tf.critics.lexical import LexicalCritic, flops
+from infoword_tf.critics.lexical import LexicalCritic, LexicalWeights, flops
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
-from infoword_tf.objectives import comparing
+from infoword_tf.objectives import TABLE, comparing
 from infoword_tf.settings import setting
 from infoword_tf.views import View
 from tests import zoo
@@ -84,6 +85,40 @@ class TableTest(absltest.TestCase):
         }  # fmt: skip
         for name, critics in needs.items():
             self.assertEqual(settings[name].needs, ('critic', critics))
+
+    def test_settings_that_a_critic_lacks(self):
+        """Rows would take these, and compare as without them."""
+        of_queues = ('queue', 9), ('momentum', 0.9)
+        of_vectors = *of_queues, ('dims', '3'), ('expand', True)
+        for row, critic, *lacks in (
+            ('simcse', 'cosine', ('expand', True)),
+            ('simcse', 'late', *of_queues, ('directions', 'joint')),
+            ('simcse', 'lexical', *of_vectors),
+            ('simcse', 'cross', *of_vectors, ('guide', 'nowhere'),
+             ('directions', 'both'), ('directions', 'joint')),
+            ('ict', 'late', ('queue', 9)), ('ict', 'lexical', ('queue', 9)),
+        ):  # fmt: skip
+            known = TABLE[row].settings
+            usual = {name: setting.default for name, setting in known.items()}
+            for name, value in lacks:
+                settings = {**usual, 'critic': critic, name: value}
+                if name == 'momentum':  # else it wants a queue first
+                    settings['keys'] = 'positives'
+                named = f'{name}={value}', f'critic={critic}'
+                with refused('critic_without_setting', *named):
+                    TABLE[row].objective.check_settings(row, {row: settings})
+
+    def test_terms_are_spelled_in_silence(self):
+        """Most first, as many as are asked for, without a bar of progress."""
+        arrays = mock.Mock(return_value=[np.array([[0.5, 2], [0.25, 1]])])
+        model = types.SimpleNamespace(spelled=['a', 'b', 'c'], _arrays=arrays)
+        for top_k, expected in (
+            (None, [('c', 0.5), ('b', 0.25)]), (1, [('c', 0.5)])
+        ):  # fmt: skip
+            actual = LexicalWeights.terms(model, ['text'], 'query', top_k)
+            self.assertEqual(actual, [expected])
+            self.assertEqual(arrays.call_args.args[:2], (['text'], 'query'))
+            self.assertIs(arrays.call_args.args[3], False)
 
 
 class Critics(parameterized.TestCase):

@@ -10,12 +10,30 @@ from absl.testing import parameterized
 from infoword_tf.encoders import Inputs
 from tests.encoders import calls
 from tests.encoders.calls import KEY, make_ids
+from tests.objectives.eq1 import EagerCase
 
 D, B, T = 8, 3, 9
 make_encoder = functools.partial(calls.make, 'rnn')
 
 
-class RnnTest(parameterized.TestCase):
+class RnnTest(EagerCase):
+    @parameterized.parameters('rnn', 'elmo')
+    def test_a_state_stays_float32(self, kind):
+        """Where all else is bfloat16, which rounds 1 + 2^-10 to 1."""
+        encoder = calls.make(kind, layers=1, dtype='mixed_bfloat16')
+        ids = make_ids(B, 1)
+        cells = []
+        for number in (1, 1 + 2**-10):
+            state = tf.nest.map_structure(
+                lambda x, number=number: x + number,
+                encoder.empty_state(B, 0),
+            )
+            new = encoder(Inputs(ids), state=state).state
+            self.assertEqual({x.dtype for x in tf.nest.flatten(new)},
+                             {tf.float32})  # fmt: skip
+            cells.append(new['cells'])  # [L, B, ...]
+        self.assertTrue((np.not_equal(*cells).mean(axis=(1, 2)) > 0.9).all())
+
     def test_is_layers_of_keras(self):
         encoder, ids = make_encoder(), make_ids(B, T)
         x = tf.gather(encoder.embedding_table.value, ids) * D**0.5

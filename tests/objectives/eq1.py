@@ -6,10 +6,12 @@ Shapes: F fields of an `Outcome` that are sums.
 """
 
 import math
+import types
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from absl.testing import parameterized
 from scipy import special
 
 from infoword_tf.encoders import Encoded
@@ -18,8 +20,17 @@ from infoword_tf.objectives import Batch, Replicas, Statistics
 from infoword_tf.objectives.infonce import SUMS, Outcome
 from infoword_tf.views import View
 from tests import zoo
+from tests.eager import eagerly
 
 F = len(SUMS)
+
+
+class EagerCase(parameterized.TestCase):
+    """Runs fused operations as plain ones; tests/layers has both."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
 
 
 def batch_of(
@@ -33,14 +44,17 @@ def batch_of(
 
     Args:
         views: by name.
-        states: by view, [B, P, D] at the row's places.
+        states: by view, [B, P, D] at the row's places, or `Encoded`.
         key: of a training step; None: held-out text, plain operations.
         limit: M of held-out text.
         statistics: those of the zoo where None.
     """
     return Batch(
         views,
-        {name: {'encoder': [Encoded(x)]} for name, x in states.items()},
+        {
+            name: {'encoder': [x if isinstance(x, Encoded) else Encoded(x)]}
+            for name, x in states.items()
+        },
         zoo.statistics() if statistics is None else statistics,
         Replicas(),
         dropout.new_key(0) if key is None else key,
@@ -68,6 +82,21 @@ def view_of(row: str, numbers: Any, weights: Any = None) -> View:
         targets={row: numbers[:, None]},
         weights={row: weights[:, None].astype(np.float32)},
     )
+
+
+def encoder_of(width: int, **more: Any) -> Any:
+    """What a head asks of an encoder."""
+    usual = {'depth': 2, 'arguments': {'rate': 0.0}, 'contextual': True}
+    return types.SimpleNamespace(width=width, **usual | more)
+
+
+def drawn(layer: Any, seed: int = 3, scale: float = 1.0) -> Any:
+    """Builds a layer, or a row, with random weights."""
+    layer.build()
+    random = np.random.default_rng(seed)
+    for weight in layer.weights:
+        weight.assign(scale * random.standard_normal(weight.shape))
+    return layer
 
 
 def unit(x: np.ndarray) -> np.ndarray:
