@@ -14,10 +14,8 @@ from tests.eager import eagerly
 from tests.encoders import calls
 from tests.encoders.calls import (
     KEY,
-    V,
     make_ids,
     make_order,
-    moved,
     near,
     run,
 )
@@ -76,41 +74,6 @@ class StatesTest(parameterized.TestCase):
             run(make_encoder(), ids).states,
             run(make_encoder(max_length=64), ids).states,
         )
-
-
-class OrderTest(parameterized.TestCase):
-    """Tokens out of sight change nothing, to the last bit."""
-
-    def moved(self, key):
-        """Returns the states that each token changes: content, queries."""
-        encoder, ids = make_encoder(), make_ids(1, 9)
-        ranks, sees = make_order(1, 9)
-        places = np.arange(9, dtype=np.int32)[None]
-        extra = {
-            'ranks': ranks,
-            'sees': sees,
-            'key': key,
-            'segment_ids': np.int32([[0] * 3 + [1] * 5 + [2]]),
-        }
-
-        def changes(**more):
-            def states(ids):
-                return run(encoder, ids, **extra, **more).states
-
-            return moved(states, ids).T > 0
-
-        content, asking = changes(), changes(places=places, queries=True)
-        return content, asking, sees[0][:, None] > ranks[0]
-
-    @parameterized.parameters((None,), (KEY,))
-    def test_content_and_queries(self, key):
-        content, asking, allowed = self.moved(key)
-        self.assertGreater(allowed.sum(), 20)
-        self.assertGreater((~allowed).sum(), 20)
-        np.testing.assert_array_equal(content, allowed | np.eye(9, dtype=bool))
-        np.testing.assert_array_equal(asking, allowed)
-        targets = ~allowed.diagonal()
-        self.assertGreater(targets.sum(), 1)
 
 
 class MemoryTest(parameterized.TestCase):
@@ -236,18 +199,6 @@ class HuggingFaceTest(parameterized.TestCase):
 
     def assert_equal(self, actual, expected):
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
-
-    def test_the_file_has_these_cases(self):
-        names = {xlnet.name_of('both', *case) for case in xlnet.STREAMS}
-        names |= {xlnet.name_of('content', *case) for case in xlnet.STREAMS}
-        names |= {xlnet.name_of('causal', *case) for case in xlnet.CAUSAL}
-        self.assertEqual(
-            set(self.parts), names | {'input', 'weight', 'padding'}
-        )
-        self.assertEqual(
-            (xlnet.VOCABULARY, xlnet.WIDTH, xlnet.HEADS, xlnet.HIDDEN),
-            (V, D, H, F),
-        )
 
     @parameterized.parameters(*xlnet.STREAMS)
     def test_two_streams(self, *case):

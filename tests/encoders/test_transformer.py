@@ -50,13 +50,11 @@ class SizeTest(parameterized.TestCase):
         actual = sum(math.prod(weight.shape) for weight in encoder.weights)
         self.assertEqual(actual, count)
 
-    def test_every_size_is_counted(self):
+    def test_every_size_is_counted_and_heads_are_64_wide(self):
         self.assertEqual(
             list(SIZES),
             ['tiny', 'mini', 'small', 'medium', 'base', 'large', 'elmo'],
         )
-
-    def test_heads_are_64_wide(self):
         for size, sizes in SIZES.items():
             self.assertEqual(sizes['width'], 64 * sizes['heads'], size)
 

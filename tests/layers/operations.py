@@ -84,11 +84,15 @@ def normed(x, weights, name, epsilon):
     return x * weights[f'{name}_gamma'] + weights[f'{name}_beta']
 
 
+def gelu_tanh(x):
+    """The GELU by tanh, as BERT's code has it."""
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    return x * (1 + np.tanh(inner)) / 2
+
+
 def fed_forward(x, weights):
     """Runs a feed-forward with the GELU by tanh in float64."""
-    x = x @ weights['inner_kernel'] + weights['inner_bias']
-    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
-    x = x * (1 + np.tanh(inner)) / 2
+    x = gelu_tanh(x @ weights['inner_kernel'] + weights['inner_bias'])
     return x @ weights['outer_kernel'] + weights['outer_bias']
 
 

@@ -117,15 +117,6 @@ class CausalMaskTest(absltest.TestCase):
             actual, [[[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]]
         )
 
-    def test_length_that_is_not_known(self):
-        run = tf.function(
-            attention.causal_mask, input_signature=[tf.TensorSpec([], tf.int32)]
-        )
-        for length in (1, 5):
-            np.testing.assert_array_equal(
-                run(length), attention.causal_mask(length)
-            )
-
 
 class ProjectTest(absltest.TestCase):
     def test_of_nothing(self):

@@ -118,11 +118,9 @@ class MaskTest(parameterized.TestCase):
         test = stats.binomtest(count, COUNT, 1 - rate)
         self.assertGreater(test.pvalue, ALPHA)
 
-    def test_rate_0_keeps_all(self):
-        self.assertTrue(numpy_mask(dropout.new_key(0), 0.0).all())
-
-    def test_a_higher_rate_drops_more_of_the_same(self):
+    def test_a_higher_rate_drops_more_of_the_same_and_rate_0_nothing(self):
         key = dropout.new_key(0)
+        self.assertTrue(numpy_mask(key, 0.0).all())
         low, high = numpy_mask(key, 0.1), numpy_mask(key, 0.3)
         self.assertTrue((low | ~high).all())
         self.assertLess(high.sum(), low.sum())
@@ -148,18 +146,14 @@ class MaskTest(parameterized.TestCase):
             ((0, 5, 0), (0, 5, 1)),
             ((0, 5, 0), (1, 5, 0)),
             ((0, 5, 0), (5, 0, 0)),
+            # Sites of a layer.
+            ((0, 1, 0), (0, 1, 1)),
+            ((0, 1, 1), (0, 1, 2)),
+            ((0, 1, 0), (0, 1, 12)),
         ),
     )
-    def test_steps_replicas_and_seeds(self, rate, keys):
+    def test_steps_replicas_seeds_and_sites(self, rate, keys):
         first, second = (
             numpy_mask(dropout.new_key(*numbers), rate) for numbers in keys
-        )
-        self.assert_independent(first, second, rate)
-
-    @parameterized.product(rate=(0.1, 0.5), sites=((0, 1), (1, 2), (0, 12)))
-    def test_sites(self, rate, sites):
-        key = dropout.new_key(0, 1)
-        first, second = (
-            numpy_mask(dropout.fold_in(key, site), rate) for site in sites
         )
         self.assert_independent(first, second, rate)

@@ -48,6 +48,12 @@ class ClozeTest(absltest.TestCase):
             self.assertEqual((draw.starts[0], draw.ends[0]), (0, 4))
 
 
+def both(documents, draw):
+    """Returns the passages and the sentences."""
+    arguments = (documents, draw, {'ict': 'text'}, zoo.SPECIALS)
+    return cloze.passage(*arguments), cloze.sentence(*arguments)
+
+
 class ViewsTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
@@ -58,9 +64,7 @@ class ViewsTest(absltest.TestCase):
             np.array([False, True, False, False]),
             np.array([True, True, True, False]),
         )
-        arguments = (self.documents, self.draw, {'ict': 'text'}, zoo.SPECIALS)
-        self.passage = cloze.passage(*arguments)
-        self.sentence = cloze.sentence(*arguments)
+        self.passage, self.sentence = both(self.documents, self.draw)
 
     def test_passages_written_out(self):
         view = self.passage
@@ -97,7 +101,7 @@ class ViewsTest(absltest.TestCase):
             np.array([0, 3], np.int32), np.array([9, 7], np.int32),
             np.zeros(2, bool), np.ones(2, bool),
         )  # fmt: skip
-        view = cloze.sentence(documents, draw, {'ict': 'text'}, zoo.SPECIALS)
+        _, view = both(documents, draw)
         same(
             view.ids,
             [
@@ -116,18 +120,16 @@ class ViewsTest(absltest.TestCase):
             np.array([0, 0, 0], np.int32), np.array([2, 2, 2], np.int32),
             np.zeros(3, bool), np.ones(3, bool),
         )  # fmt: skip
-        arguments = (documents, draw, {'ict': 'text'}, zoo.SPECIALS)
-        bodies = cloze.passage(*arguments).targets['ict'][:, 0]
+        bodies, asked = (
+            x.targets['ict'][:, 0] for x in both(documents, draw)
+        )
         self.assertEqual(bodies[0], bodies[2])
         self.assertNotEqual(bodies[0], bodies[1])
-        asked = cloze.sentence(*arguments).targets['ict'][:, 0]
         self.assertLen(set(asked.tolist()), 1)
 
     def test_shared_rows_written_out(self):
         """Passages of 4, 6, 4 and 2 tokens in two sequences of 8."""
-        documents = self.documents._replace(sequences=2)
-        arguments = (documents, self.draw, {'ict': 'text'}, zoo.SPECIALS)
-        view = cloze.passage(*arguments)
+        view, sentences = both(self.documents._replace(sequences=2), self.draw)
         assert_view(
             view,
             'ict',
@@ -146,20 +148,16 @@ class ViewsTest(absltest.TestCase):
         same(view.counts['padding'], [0, 0])
         same(view.counts['cut_passages'], [0, 0])
 
-        view = cloze.sentence(*arguments)
-        same(view.sequences, [[1, 3], [0, 2]])
-        same(
-            view.ids, self.sentence.ids[view.sequences]
-        )
-        same(view.weights['ict'], [[1, 0], [1, 1]])
-        same(view.counts['padding'], [0, 0])
-        same(view.counts['cut_sentences'], [0, 2])
+        same(sentences.sequences, [[1, 3], [0, 2]])
+        same(sentences.ids, self.sentence.ids[sentences.sequences])
+        same(sentences.weights['ict'], [[1, 0], [1, 1]])
+        same(sentences.counts['padding'], [0, 0])
+        same(sentences.counts['cut_sentences'], [0, 2])
 
     def test_a_row_alone(self):
-        documents = self.documents._replace(sequences=3)
-        arguments = (documents, self.draw, {'ict': 'text'}, zoo.SPECIALS)
-        passage = cloze.passage(*arguments)
-        sentence = cloze.sentence(*arguments)
+        passage, sentence = both(
+            self.documents._replace(sequences=3), self.draw
+        )
         for view in (passage, sentence):
             same(view.sequences, [[1, -1], [0, -1], [2, 3]])
             for field in (view.weights, view.measured, view.targets):
@@ -180,17 +178,16 @@ class ViewsTest(absltest.TestCase):
             np.zeros(4, np.int32), np.array([3, 1, 5, 1], np.int32),
             np.array([True, False, True, False]), np.ones(4, bool),
         )  # fmt: skip
-        arguments = (draw, {'ict': 'text'}, zoo.SPECIALS)
-        view = cloze.passage(documents._replace(sequences=2), *arguments)
+        view, _ = both(documents._replace(sequences=2), draw)
         same(view.sequences, [[0, 3], [1, 2]])
         same(view.ids[0], [CLS, *range(10, 20), SEP, CLS, 41, 42, SEP])
         # 9 and 9: both keep half a row.
         same(view.ids[1], [CLS, *range(21, 27), SEP, CLS, *range(30, 36), SEP])
         same(view.counts['cut_passages'], [1, 2])
         same(view.counts['padding'], [0, 0])
-        numbers = cloze.passage(documents, *arguments).targets['ict']
-        self.assertLen(set(view.targets['ict'].ravel().tolist()), 4)
-        self.assertLen(set(numbers.ravel().tolist()), 4)
+        for passages in (view, both(documents, draw)[0]):
+            numbers = passages.targets['ict'].ravel().tolist()
+            self.assertLen(set(numbers), 4)
 
     def test_of_a_text_there_is_all_or_nothing(self):
         with refused('where_not_in_view', 'text', 'dim'):

@@ -11,7 +11,6 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.views.masked import (
     MASKINGS,
-    Windows,
     fewest_sequences,
     folded,
     joined,
@@ -141,32 +140,23 @@ class MaskedTest(absltest.TestCase):
         self.assertBetween(view.places['mlm'].max(), 1, 7)
         same(view.ids[1], [2, 20, 21, 22, 3, 23, 24, 25, 3])
 
-    def test_rows_that_share_the_view_get_the_same(self):
+    def test_rows_that_share_the_view(self):
+        """Two want its tokens, and get the same; one the start alone."""
         view = masked(
             make_windows(),
             make_draw([[1, 2], [0, 6]]),
-            {'mlm': 'tokens', 'bert_nce': 'tokens'},
+            {'dim': 'start', 'mlm': 'tokens', 'bert_nce': 'tokens'},
             SPECIALS,
         )
-        for field in (view.places, view.targets, view.weights):
-            self.assertEqual(list(field), ['mlm', 'bert_nce'])
-            same(field['mlm'], field['bert_nce'])
-
-    def test_rows_that_want_the_start(self):
-        view = masked(
-            make_windows(),
-            make_draw([[1, 2], [0, 6]]),
-            {'dim': 'start', 'bert_nce': 'tokens'},
-            SPECIALS,
-        )
-        self.assertEqual(list(view.places), ['dim', 'bert_nce'])
+        self.assertEqual(list(view.places), ['dim', 'mlm', 'bert_nce'])
         same(view.places['dim'], [[0], [0]])
         self.assertEqual(view.places['dim'].dtype, np.int32)
         same(view.places['bert_nce'], [[2, 3], [1, 7]])
+        same(view.places['mlm'], view.places['bert_nce'])
         # What a text is compared with is another view's.
-        self.assertEqual(list(view.targets), ['bert_nce'])
-        self.assertEqual(list(view.weights), ['bert_nce'])
-        self.assertEqual(list(view.measured), ['bert_nce'])
+        for field in (view.targets, view.weights, view.measured):
+            self.assertEqual(list(field), ['mlm', 'bert_nce'])
+            same(field['mlm'], field['bert_nce'])
 
 
 class JoinedTest(absltest.TestCase):
@@ -217,30 +207,6 @@ class JoinedTest(absltest.TestCase):
             view.segment_ids[text].tolist(),
             [0] * 4 + [1] * 5 + [0] * 3 + [1] * 2,
         )
-
-    def test_of_drawn_spans(self):
-        """One after the other, by Python."""
-        random = np.random.default_rng(1)
-        b, length = 30, 62
-        ids = random.integers(5, 100, (b, length), dtype=np.int32)
-        windows = Windows(
-            ids, random.random((b, length)) < 0.7, np.zeros((b, length), bool)
-        )
-        windows.word_starts[:, 0] = True
-        draw = MASKINGS['spans'](windows, random)
-        view = joined(windows, draw, self.ROWS, SPECIALS)
-        for row in range(b):
-            drawn = zip(draw.starts[row], draw.lengths[row], strict=True)
-            spans = {start: n for start, n in drawn if n}
-            shown, place = [2], 0
-            while place < length:
-                shown.append(4 if place in spans else ids[row, place])
-                place += spans.get(place, 1)
-            shown.append(3)
-            self.assertNotEmpty(spans)
-            text = view.block_ids[row] == 0
-            self.assertEqual(view.ids[row, text].tolist(), shown)
-            self.assertTrue((np.diff(view.block_ids[row]) >= 0).all())
 
     def test_what_it_is_not_for(self):
         with refused('joined_without_spans'):

@@ -7,11 +7,11 @@ from absl.testing import parameterized
 
 from infoword_tf.views import ngrams
 from infoword_tf.views.masked import (
-    MASKINGS,
     Masking,
     Windows,
     budget,
     mask_spans,
+    mask_words,
     masked,
 )
 from tests.refused import refused
@@ -157,10 +157,6 @@ class NgramsTest(parameterized.TestCase):
             same(shown == 4, draw.masked[row])
         self.assertBetween(view.places['dim'].min(), 0, view.ids.shape[1])
 
-    def test_some_spans_are_dropped_there(self):
-        *_, view = drawn(400, 126, 1.0, separator_rate=0.6)
-        self.assertGreater(view.counts['dropped_spans'].sum(), 10)
-
     @parameterized.parameters(2, 8, 60)
     def test_targets_are_equal_where_the_tokens_are(self, tokens):
         *_, view = drawn(60, 46, 0.8, tokens=tokens)
@@ -190,17 +186,13 @@ class NgramsTest(parameterized.TestCase):
             same(one.block_ids[row], 4)
             self.assertEqual(one.counts['dropped_spans'][row], 0)
 
-    @parameterized.parameters('words', 'tokens')
-    def test_wants_spans(self, masking):
-        windows = random_windows(3, 46, 1.0)
-        draw = MASKINGS[masking](windows, np.random.default_rng(0))
-        with refused('ngrams_without_spans'):
-            ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
-
-    def test_has_no_words(self):
+    def test_wants_spans_and_has_no_words(self):
         windows, draw, *_ = drawn(3, 46, 1.0)
         with refused('where_not_in_view', 'start', 'bert_nce'):
             ngrams.ngrams(windows, draw, {'bert_nce': 'tokens'}, texts.SPECIALS)
+        draw = mask_words(windows, np.random.default_rng(0))
+        with refused('ngrams_without_spans'):
+            ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
 
     def test_ngrams_of_a_pair(self):
         """Takes of A and of B what `masked` hides."""

@@ -10,7 +10,7 @@ from infoword_tf import views
 from infoword_tf.views import permuted
 from infoword_tf.views.streams import Streams
 from tests.refused import refused
-from tests.views.texts import assert_view, same
+from tests.views.texts import same
 
 SIGNIFICANCE = 1e-3
 SPECIALS = views.Specials(2, 3, 4, 100)
@@ -423,8 +423,8 @@ class TwoTextsTest(parameterized.TestCase):
         )
         # Every other row is as likely; row 0's are 2, 4, 6.
         partners = np.concatenate(
-            [drawn(8, 24, seed=seed)[1].away[0] for seed in range(400)]
-        ).reshape(400, 24)
+            [drawn(8, 24, seed=seed)[1].away[0] for seed in range(100)]
+        ).reshape(100, 24)
         partners = partners.max(axis=1)
         actual = np.bincount(partners[partners > 0], minlength=8)
         same(actual[[1, 3, 5, 7]], 0)
@@ -473,22 +473,6 @@ class ViewTest(absltest.TestCase):
         actual = draw.function(streams, random, **draw.settings)
         for name, array in expected._asdict().items():
             np.testing.assert_array_equal(getattr(actual, name), array, name)
-
-    def test_batches_can_be_joined(self):
-        """Held-out text is drawn in several steps and joined to one view."""
-        parts = [drawn(6, 24, seed=seed) for seed in range(3)]
-        texts, draws, results = zip(*parts, strict=True)
-        streams, draw = (
-            type(x[0])(*map(np.concatenate, zip(*x, strict=True)))
-            for x in (texts, draws)
-        )
-        view = permuted.permuted(streams, draw, PLM, SPECIALS)
-        assert_view(
-            view,
-            'plm',
-            ids=np.concatenate([x.ids for x in results]),
-            targets=np.concatenate([x.targets['plm'] for x in results]),
-        )
 
     def test_types(self):
         *_, view = drawn(4, 24)

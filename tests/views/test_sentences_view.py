@@ -155,7 +155,7 @@ class CopiesTest(absltest.TestCase):
         """Wu et al. 2022, §3.1: 0 to max(2, int(.32 N)) tokens, all alike."""
         words = list(range(10, 23))  # N = 15
         counts = []
-        for seed in range(400):
+        for seed in range(200):
             text = batch_of([[words, words]], [[0]], width=40)
             view = make(text, seed=seed, repeat=0.32)
             plain = view.ids[0][view.block_ids[0] == 0]

@@ -12,6 +12,14 @@ from tests.refused import refused
 from tests.views.texts import same
 
 
+def five_tokens():
+    ids = np.array([[7, 2, 3, 4, 1]], np.int32)
+    flags = np.zeros_like(ids, bool)
+    return Streams(
+        ids, flags, flags, flags, np.ones(1), np.array([8], np.int32)
+    )
+
+
 class StreamedTest(absltest.TestCase):
     def batches(self, batch=3):
         source = StreamSource(make_store(997), 20, batch, 0)
@@ -36,17 +44,11 @@ class StreamedTest(absltest.TestCase):
         self.assertGreater(separators, 20)
 
     def test_other_specials_are_no_targets(self):
-        ids = np.array([[7, 2, 3, 4, 1]], np.int32)
-        flags = np.zeros_like(ids, bool)
-        text = Streams(
-            ids, flags, flags, flags, np.ones(1), np.array([8], np.int32)
-        )
-        rows = {ROW: 'text'}
-        view = streamed(text, None, rows, SPECIALS)
+        view = streamed(five_tokens(), None, {ROW: 'text'}, SPECIALS)
         self.assertEqual(view.weights[ROW].tolist(), [[0, 1, 0, 1, 1]])
 
     def test_it_is_wanted_whole(self):
-        text = StreamSource(make_store(997), 20, 3, 0).batch(0)
+        text = five_tokens()
         for view in (streamed, neighbours):
             with refused('where_not_in_view', 'text', 'mlm'):
                 view(text, None, {'mlm': 'tokens'}, SPECIALS)
@@ -55,13 +57,9 @@ class StreamedTest(absltest.TestCase):
 class NeighboursTest(absltest.TestCase):
     def test_by_hand(self):
         """2 and 4 are never targets, 3 is not measured."""
-        ids = np.array([[7, 2, 3, 4, 1]], np.int32)
-        flags = np.zeros_like(ids, bool)
-        text = Streams(
-            ids, flags, flags, flags, np.ones(1), np.array([8], np.int32)
-        )
+        text = five_tokens()
         view = neighbours(text, None, {ROW: 'text'}, SPECIALS)
-        same(view.ids, ids)
+        same(view.ids, text.ids)
         after, before = [2, 3, 4, 1, 8], [1, 7, 2, 3, 4]
         self.assertEqual(view.targets[ROW].tolist(), [after + before])
         self.assertEqual(
@@ -72,10 +70,3 @@ class NeighboursTest(absltest.TestCase):
         )
         for part in (view.targets, view.weights, view.measured):
             self.assertEqual(part[ROW].dtype.itemsize, 4)
-
-    def test_each_is_the_other_ones(self):
-        text = StreamSource(make_store(997), 20, 3, 0).batch(1)
-        view = neighbours(text, None, {ROW: 'text'}, SPECIALS)
-        after, before = np.split(view.targets[ROW], 2, axis=1)
-        same(before[:, 1:], text.ids[:, :-1])
-        same(after[:, :-1], text.ids[:, 1:])

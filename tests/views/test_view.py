@@ -1,4 +1,4 @@
-"""Views as one flat dict and back."""
+"""What is drawn for views, and views as one flat dict and back."""
 
 import numpy as np
 from absl.testing import absltest
@@ -6,6 +6,19 @@ from absl.testing import absltest
 from infoword_tf import views
 from infoword_tf.views.masked import masked
 from tests.views import texts
+
+
+class GeneratorTest(absltest.TestCase):
+    def test_seed_step_and_name_all_matter(self):
+        keys = [
+            (3, 7, 'spans'), (4, 7, 'spans'), (3, 8, 'spans'),
+            (7, 3, 'spans'), (3, 7, 'words'), (3, 7, 'tokens'),
+        ]  # fmt: skip
+        first, again = (
+            [views.generator(*key).random() for key in keys] for _ in 'ab'
+        )
+        self.assertEqual(first, again)
+        self.assertLen(set(first), len(keys))
 
 
 class FlattenTest(absltest.TestCase):
