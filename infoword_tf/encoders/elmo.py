@@ -97,7 +97,6 @@ class Directions(Layer):
         """Makes the weights."""
         self.left.build()
         self.right.build()
-        self.built = True
 
     def empty_state(self, batch: int) -> dict[str, Tensor]:
         """Returns the memory of no text, of the left direction: [B, ...]."""

@@ -224,7 +224,6 @@ class Encoder(Configurable, Layer):
         """Makes the weights under explicit paths; by default of the blocks."""
         for block in dict.fromkeys(self.blocks):
             block.build()
-        self.built = True
 
     def set_special_tokens(self, specials: Specials) -> None:
         """Tells an encoder that reads characters how tokens are spelled.

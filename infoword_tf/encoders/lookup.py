@@ -33,7 +33,6 @@ class Lookup(Encoder):
             self.piece_weights = vector(
                 self, 'piece_weights', self.vocab_size, 'ones'
             )
-        self.built = True
 
     def lookup(self, ids: Tensor) -> Tensor:
         """Overrides `Encoder.lookup`: reads no other vectors of the table."""

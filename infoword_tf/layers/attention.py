@@ -288,7 +288,6 @@ class SelfAttention(Layer):
         self.kernel = matrix(self, 'qkv_kernel', d, 3 * d)
         self.bias = vector(self, 'qkv_bias', 3 * d)
         self.output_kernel = matrix(self, 'output_kernel', d, d)
-        self.built = True
 
 
 class Attention(SelfAttention):

@@ -30,7 +30,6 @@ class BiLstm(Layer):
         """Makes the weights for inputs of width F."""
         self.left.build(width)
         self.right.build(width)
-        self.built = True
 
     def directions(
         self, x: Tensor, block_ids: Tensor, key: Tensor | None = None

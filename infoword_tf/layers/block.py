@@ -91,7 +91,6 @@ class Block(Sized):
         self.attention.build()
         self.attention_bias = vector(self, 'attention_bias', self.width)
         make_feed_forward(self, self.width, self.inner_width)
-        self.built = True
 
     def call(
         self,

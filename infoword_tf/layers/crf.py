@@ -175,7 +175,6 @@ class Crf(Layer):
         )
         self.starts = vector(self, 'start_bias', self.labels)
         self.ends = vector(self, 'end_bias', self.labels)
-        self.built = True
 
     def _with_ends(self, scores: Tensor, chains: Chains) -> Tensor:
         """Moves scores [B, T, C] together, and adds scores of both ends."""

@@ -45,7 +45,6 @@ class Dense(Layer):
         self.kernel = table(self, 'kernel', self.width, self.wide)
         if self.has_bias:
             self.bias = vector(self, 'bias', self.wide)
-        self.built = True
 
     def call(self, x: Tensor) -> Tensor:
         """Maps [B, D] to [B, F] float32."""

@@ -44,7 +44,6 @@ class ActNorm(Layer):
         """Makes the weights, which change nothing at first."""
         self.bias = vector(self, 'bias', self.width)
         self.log_scale = vector(self, 'log_scale', self.width)
-        self.built = True
 
     def call(self, x: Tensor) -> Tensor:
         """Maps [B, D] to [B, D] float32."""
@@ -82,7 +81,6 @@ class Step(Layer):
         """Makes the weights."""
         for layer in (self.mix, *self.net):
             layer.build()
-        self.built = True
 
     def mixed(self, x: Tensor) -> Tensor:
         """Maps [B, D] to the [B, D] float32 that the coupling takes."""
@@ -141,7 +139,6 @@ class Flow(Layer):
         """Makes the weights."""
         for step in self.steps:
             step.build()
-        self.built = True
 
     def call(self, x: Tensor) -> Tensor:
         """Maps [B, D] to [B, D] float32."""

@@ -50,7 +50,6 @@ class TokenVectors(Layer):
         """Makes the weights."""
         for layer in self.dense:
             layer.build()
-        self.built = True
 
     @property
     def width(self) -> int:

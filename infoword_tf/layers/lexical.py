@@ -101,7 +101,6 @@ class Lexical(Transformed, Layer):
             self.bias = vector(self, 'bias', 1, 'ones')
         elif self.transform:
             self.make_transform()
-        self.built = True
 
     def highest(
         self,

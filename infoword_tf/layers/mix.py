@@ -23,7 +23,6 @@ class Mix(Layer):
         """Makes s and gamma."""
         self.scales = vector(self, 'scales', self.depth + 1)
         self.gamma = vector(self, 'gamma', 1, 'ones')
-        self.built = True
 
     def call(self, layers: Sequence[Tensor]) -> Tensor:
         """Maps L + 1 times [..., D] to [..., D] float32."""

@@ -65,7 +65,6 @@ class Projector(Layer):
         self.gamma = vector(self, 'norm_gamma', 2 * d, 'ones')
         self.beta = vector(self, 'norm_beta', 2 * d)
         self.outer_kernel = matrix(self, 'outer_kernel', 2 * d, d)
-        self.built = True
 
     def call(
         self,

@@ -431,7 +431,6 @@ class Recurrent(Layer):
             self.projection_kernel = matrix(
                 self, 'projection_kernel', self.cells, self.width
             )
-        self.built = True
 
     def empty_state(self, batch: Any) -> dict[str, Tensor]:
         """Returns the initial state: 'hidden' [B, D], 'cells' [B, C]."""

@@ -239,7 +239,6 @@ class RelativeAttention(Layer):
             self.segment_embeddings = table(self, 'segment_embeddings', *shape)
         if self.has_biases:
             self.biases = make_biases(self, h, d // h, self.segments)
-        self.built = True
 
     def call(
         self,
@@ -386,7 +385,6 @@ class RelativeBlock(Sized):
         """Makes the weights."""
         self.attention.build()
         make_feed_forward(self, self.width, self.inner_width)
-        self.built = True
 
     def call(
         self,

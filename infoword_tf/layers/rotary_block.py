@@ -389,7 +389,6 @@ class RotaryAttention(Layer):
             self.query_gamma = vector(self, 'query_norm_gamma', e, 'ones')
             self.key_gamma = vector(self, 'key_norm_gamma', e, 'ones')
         self.output_kernel = matrix(self, 'output_kernel', self.heads * e, d)
-        self.built = True
 
     def _by_head(
         self,
@@ -578,7 +577,6 @@ class RotaryBlock(Sized):
                 self.bias[part] = vector(self, f'{part}_bias', d)
         self.inner_kernel = matrix(self, 'inner_kernel', d, 2 * f)
         self.outer_kernel = matrix(self, 'outer_kernel', f, d)
-        self.built = True
 
     def _norm(self, name: str) -> tuple[Any, Any]:
         """Makes gamma and beta of a norm; beta may be None."""

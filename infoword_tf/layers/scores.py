@@ -94,7 +94,6 @@ class PairScore(Scored, Layer):
     def build(self) -> None:
         """Makes the weights."""
         self.make_scores()
-        self.built = True
 
     def scores(self, states: Tensor, key: Tensor | None = None) -> Tensor:
         """Scores pairs: [..., D] -> [...] float32; as of `class_scores`."""

@@ -100,7 +100,6 @@ class ReplacedTokens(Objective):
         width = self.encoder.width
         self.kernel = self.make_weight('kernel', width, 2, exported=False)
         self.bias = self.make_weight('bias', 2, exported=False)
-        self.built = True
 
     @property
     def needs_whole_batch(self) -> bool:

@@ -123,7 +123,6 @@ class Projected(Objective):
             self.kernel = table(
                 self, 'kernel', self.encoder.width, self.width
             )
-        self.built = True
 
     def projected(self, x: Tensor) -> Tensor:
         """Projects [..., D] to [..., W]."""

@@ -131,7 +131,6 @@ class AuxiliaryTokens(VocabularyTokens):
             if self.stage == 2:
                 shape = self.encoder.vocab_size, self.encoder.embedding_width
                 self.token_table = self.make_weight('output_embeddings', *shape)
-        self.built = True
 
     def copied_weights(self) -> list[Copy]:
         """Names the table of stage 2, which begins as the embeddings."""

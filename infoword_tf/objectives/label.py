@@ -95,7 +95,6 @@ class Scorer(Scored, Objective):
             self.mixer = Mix(self.encoder.depth)
             self.mixer.build()
         self.make_scores()
-        self.built = True
 
     def dropout_key(self, batch: Batch) -> Tensor | None:
         """Returns the key of dropout over states, another on each replica."""

@@ -126,7 +126,6 @@ class VocabularyTokens(Transformed, Objective):
     def build(self) -> None:
         """Makes the bias of each token."""
         self.token_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
-        self.built = True
 
     @property
     def table(self) -> Any:
@@ -190,7 +189,7 @@ class SampledTokens(VocabularyTokens):
         counts[self.specials.sep_id] = counts.max() + 1
         probabilities = inclusion(counts, min(self.sampled, len(counts)))
         deviation = math.sqrt(probabilities @ (1 - probabilities))
-        capacity = math.ceil(probabilities.sum() - 1e-6 + SPARE * deviation)
+        capacity = math.ceil(probabilities.sum() + SPARE * deviation)
         drawn = ops.less(
             dropout.uniform(batch.key, probabilities.shape),
             probabilities.astype('float32'),
@@ -288,7 +287,6 @@ class MaskedTokens(VocabularyTokens):
             self.make_transform()
         else:
             check_widths(self)
-        self.built = True
 
     def head(self, x: Tensor, key: Tensor | None = None) -> Tensor:
         """Applies the transform, if chosen: x [B, P, D] -> [B, P, D]."""
@@ -349,7 +347,6 @@ class NceTokens(Objective):
     def build(self) -> None:
         """Makes no weights."""
         check_widths(self)
-        self.built = True
 
     def token_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
         """Scores the vocabulary: states [B, P, D] -> [B, P, V].

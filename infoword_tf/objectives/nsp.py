@@ -54,7 +54,6 @@ class NextSentence(Objective):
         self.pooler_bias = vector(self, 'pooler_bias', d)
         self.kernel = table(self, 'kernel', d, 2)
         self.bias = vector(self, 'bias', 2)
-        self.built = True
 
     def class_scores(self, states: Tensor) -> Tensor:
         """Scores both classes: states of [CLS] [N, D] -> [N, 2] float32."""
@@ -111,7 +110,6 @@ class NextSentenceNce(Objective):
         """Makes psi."""
         # A matrix of one column, so that it is drawn and decays as others do.
         self.psi = table(self, 'kernel', self.encoder.width, 1)
-        self.built = True
 
     def weight(self, batch: Batch) -> Tensor:
         """Sums the weights of pairs; the other segments are no pairs."""

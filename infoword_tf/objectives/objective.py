@@ -237,7 +237,6 @@ class Objective(Configurable, Layer):
 
     def build(self) -> None:
         """Makes the row's own weights; most have none."""
-        self.built = True
 
     def make_weight(
         self,

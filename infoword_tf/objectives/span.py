@@ -176,7 +176,6 @@ class Spans(Scored, Objective):
             self.kernel = table(self, 'kernel', d, 2)
             if self.biases:
                 self.bias = vector(self, 'bias', 2)
-        self.built = True
 
     # ------------------------------------------------------------- the scores
 

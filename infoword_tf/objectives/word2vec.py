@@ -71,7 +71,6 @@ class WindowWords(Objective):
             self.encoder.vocab_size,
             self.encoder.embedding_width,
         )
-        self.built = True
 
     def rows_of(self, ids: Tensor) -> Tensor:
         """Looks b up in the table: ids [...] -> g_psi [..., D]."""
