@@ -128,13 +128,9 @@ class MemoryTest(parameterized.TestCase):
         encoder, ids = make_encoder(), make_ids(2, 6)
         old = make_memory(2, 4, filled=[0, 3])
         layers = run(encoder, ids, state=old, all_layers=True).layers
-        places = np.int32([[1], [2]])
+        at = {'places': np.int32([[1], [2]])}
         for keep, count in ((None, 6), (5, 5), (4, 4), (3, 3), (0, 0)):
-            for extra in (
-                {},
-                {'places': places},
-                {'places': places, 'queries': True},
-            ):
+            for extra in ({}, at, {**at, 'queries': True})[: keep or 1]:
                 actual = run(
                     encoder, ids, state=old, advance=keep, **extra
                 ).state

@@ -170,10 +170,10 @@ class StatesTest(parameterized.TestCase):
         self.assertCountEqual(values, {first(path) for path in paths})
         for weight in apart.weights:
             weight.assign(values[first(weight.path)])
+        expected, parts = self.trained(apart, ids, key=key)
         for remat in (False, True):
             shared.remat = remat
             states, gradients = self.trained(shared, ids, key=key)
-            expected, parts = self.trained(apart, ids, key=key)
             near(states, expected)
             for path, gradient in gradients.items():
                 total = sum(parts[x] for x in paths if first(x) == path)

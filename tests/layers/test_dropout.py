@@ -4,7 +4,6 @@ Statistics here are of fixed keys: a test passes always or never. ALPHA is the
 significance at which each would reject chance.
 """
 
-
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized

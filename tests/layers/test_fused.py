@@ -25,7 +25,6 @@ class CompiledTest(absltest.TestCase):
         self.assertTrue(call.get_attr('_XlaMustCompile'))
         self.assertEqual(double.__name__, 'double')
 
-
     def test_of_each_shape_once(self):
         traced = []
 

@@ -2,20 +2,23 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
-from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.views import View, cloze
-from tests import zoo
-from tests.eager import eagerly
-from tests.objectives.eq1 import F, batch_of, mean, of_pair, sums
+from tests import eager, zoo
+from tests.objectives.eq1 import EagerCase, F, batch_of, mean, of_pair, sums
 
 B, T, D = 4, 5, 16
+LENGTHS = {
+    'passage': np.array([5, 4, 3, 5]), 'sentence': np.array([2, 3, 1, 2])
+}  # fmt: skip
 
 
-def make_view(random, side, lengths, numbers, weights, shows_b):
+def make_view(
+    lengths, numbers=(0, 1, 2, 3), weights=(1,) * B, shows_b=(0,) * B
+):
     return View(
         ids=np.zeros((B, T), np.int32),
         sequences=np.arange(B, dtype=np.int32),
@@ -35,7 +38,7 @@ def pooled(states, lengths, w):
     return np.array(rows)
 
 
-class ContrastTest(absltest.TestCase):
+class ContrastTest(EagerCase):
     def setUp(self):
         super().setUp()
         random = np.random.default_rng(0)
@@ -44,19 +47,15 @@ class ContrastTest(absltest.TestCase):
         self.w = random.standard_normal(D)
         self.objective.form.pooling_kernel.assign(self.w)
         self.objective.form.log_scale.assign(-1.0)
-        self.lengths = {
-            'passage': np.array([5, 4, 3, 5]),
-            'sentence': np.array([2, 3, 1, 2]),
-        }
         self.numbers = {'passage': [0, 1, 2, 3], 'sentence': [0, 1, 1, 2]}
         self.weights = {'passage': [1, 0, 1, 0], 'sentence': [1, 1, 1, 0]}
         self.shows_b = [0, 1, 0, 0]
         self.views = {
             side: make_view(
-                random, side, self.lengths[side], self.numbers[side],
-                self.weights[side], self.shows_b,
+                LENGTHS[side], self.numbers[side], self.weights[side],
+                self.shows_b,
             )
-            for side in ('passage', 'sentence')
+            for side in LENGTHS
         }  # fmt: skip
         self.states = {
             side: random.standard_normal((B, T, D)).astype(np.float32)
@@ -71,7 +70,7 @@ class ContrastTest(absltest.TestCase):
 
     def test_both_directions_written_plainly(self):
         vectors = {
-            side: pooled(self.states[side], self.lengths[side], self.w)
+            side: pooled(self.states[side], LENGTHS[side], self.w)
             for side in self.views
         }
         scale = 20 * np.exp(-1.0)
@@ -95,35 +94,6 @@ class ContrastTest(absltest.TestCase):
         np.testing.assert_allclose(sums(actual), total, rtol=1e-5)
         self.assertEqual(float(actual.weight), 5 / 2)
         self.assertEqual(float(actual.measured), 2)
-
-    def test_candidates_are_drawn_as_measured_positives(self):
-        """From the views themselves: none of either side stands whole where
-        no measured positive does."""
-        random = np.random.default_rng(0)
-        starts = np.tile(np.arange(10) % 3 == 0, (40, 1))
-        documents = cloze.Documents(
-            random.integers(8, zoo.V, (40, 10)).astype(np.int32),
-            np.full(40, 10, np.int32),
-            starts,
-        )
-        draw = cloze.cloze(documents, random)
-        self.assertTrue(draw.complete.any())
-        views = {
-            side: make(documents, draw, {'ict': 'text'}, zoo.SPECIALS)
-            for side, make in (
-                ('passage', cloze.passage), ('sentence', cloze.sentence)
-            )
-        }  # fmt: skip
-        states = {
-            side: random.standard_normal((*view.ids.shape, D))
-            for side, view in views.items()
-        }
-        pools = self.objective.candidates(batch_of(views, states))
-        lengths = (views['passage'].block_ids == 0).sum(axis=1)
-        whole = lengths == 12
-        np.testing.assert_array_equal(whole, draw.complete)
-        np.testing.assert_array_equal(pools['passage'].weights, ~whole)
-        np.testing.assert_array_equal(pools['sentence'].weights, np.ones(40))
 
     def test_heldout_candidates_are_counted(self):
         actual = self.outcome(limit=1)
@@ -151,7 +121,7 @@ class ContrastTest(absltest.TestCase):
         )
 
 
-class CriticsTest(parameterized.TestCase):
+class CriticsTest(EagerCase):
     """f of a sentence, the query, with a document, written out."""
 
     SETTINGS = {
@@ -164,7 +134,6 @@ class CriticsTest(parameterized.TestCase):
 
     def open(self, critic):
         """Sets a row, views of texts that differ in length, and states."""
-        self.enterContext(eagerly())
         random = np.random.default_rng(3)
         case = zoo.of('ict', critic=critic, **self.SETTINGS[critic])
         tokens = [f'[{i}]' for i in range(zoo.V)]
@@ -177,15 +146,9 @@ class CriticsTest(parameterized.TestCase):
         for path, weight in self.model.variables.items():
             if 'late_0/kernel' in path or path.endswith('word_embeddings'):
                 weight.assign(random.standard_normal(weight.shape))
-        self.lengths = {
-            'passage': np.array([5, 4, 3, 5]),
-            'sentence': np.array([2, 3, 1, 2]),
-        }
         self.views, self.states = {}, {}
-        for side, lengths in self.lengths.items():
-            self.views[side] = make_view(
-                random, side, lengths, np.arange(B), np.ones(B), np.zeros(B)
-            )
+        for side, lengths in LENGTHS.items():
+            self.views[side] = make_view(lengths)
             self.views[side].ids[0, 1] = 40
             self.states[side] = random.standard_normal((B, T, D))
             self.states[side] = self.states[side].astype(np.float32)
@@ -201,7 +164,7 @@ class CriticsTest(parameterized.TestCase):
         weights = self.model.variables.items()
         (kernel,) = (x.numpy() for path, x in weights if 'late_0/' in path)
         texts = {}
-        for side, lengths in self.lengths.items():
+        for side, lengths in LENGTHS.items():
             texts[side] = []
             for number, n in enumerate(lengths):
                 x = self.states[side][number, :n] @ kernel
@@ -222,49 +185,40 @@ class CriticsTest(parameterized.TestCase):
                 np.log1p(np.maximum((x[:n] @ e.T).max(axis=0), 0))
                 for x, n in zip(self.states[side], lengths, strict=True)
             ])
-            for side, lengths in self.lengths.items()
+            for side, lengths in LENGTHS.items()
         }  # fmt: skip
 
-    def scores(self, critic):
-        """f of each sentence with each passage."""
-        if critic == 'late':
-            return self.late()
-        weights = self.weights()
-        return weights['sentence'] @ weights['passage'].T
-
-    @parameterized.parameters(
-        ('late', None), ('late', 4), ('lexical', None)
+    @parameterized.product(
+        critic=('late', 'lexical'), key=(None, eager.new_key(4))
     )
-    def test_both_directions_written_plainly(self, critic, seed):
-        """A step and held-out text have the sums of scores by hand."""
+    def test_both_directions_written_plainly(self, critic, key):
+        """A step and held-out text have the sums of scores by hand.
+
+        And in a step FLOPS of both sides; weights above 0 are counted.
+        """
         self.open(critic)
-        key = None if seed is None else dropout.new_key(seed)
-        scores = self.scores(critic)
+        weights, actual = self.weights(), self.score(key)
+        scores = weights['sentence'] @ weights['passage'].T
+        if critic == 'late':
+            scores = self.late()
         expected = sum(
             of_pair(x[i, i], np.delete(x[i], i), [False] * (B - 1)) / 2
             for x in (scores, scores.T)
             for i in range(B)
         )
-        np.testing.assert_allclose(sums(self.score(key)), expected, rtol=1e-4)
-
-    def test_weights_are_few(self):
-        """FLOPS of both sides in training, and how many are above 0."""
-        self.open('lexical')
-        weights, plain = self.weights(), self.score()
-        terms = {x: (y.mean(axis=0) ** 2).sum() for x, y in weights.items()}
-        expected = 0.3 * terms['sentence'] + 0.2 * terms['passage']
-        actual = self.score(dropout.new_key(4))
-        self.assertAlmostEqual(
-            mean(actual).loss - mean(plain).loss, expected, delta=1e-3
-        )
-        for name, side in (
-            ('query_terms', 'sentence'), ('passage_terms', 'passage')
-        ):  # fmt: skip
-            count = (weights[side] > 0).sum()
-            self.assertAlmostEqual(float(plain.more[name]), count, places=3)
+        for name, side, factor in (
+            ('query_terms', 'sentence', 0.3), ('passage_terms', 'passage', 0.2)
+        ) if critic == 'lexical' else ():  # fmt: skip
+            self.assertAlmostEqual(
+                float(actual.more[name]), (weights[side] > 0).sum(), places=3
+            )
+            if key is not None:
+                mean_square = (weights[side].mean(axis=0) ** 2).sum()
+                expected[0] += B * factor * mean_square
+        np.testing.assert_allclose(sums(actual), expected, rtol=1e-4)
 
 
-class SharedRowsTest(parameterized.TestCase):
+class SharedRowsTest(EagerCase):
     """Passages that share rows: the numbers are those of rows of their own."""
 
     def setUp(self):
@@ -322,7 +276,7 @@ class SharedRowsTest(parameterized.TestCase):
             )
 
 
-class WordsTest(absltest.TestCase):
+class WordsTest(EagerCase):
     """`--ict.words`: a second part of the vector, of word vectors."""
 
     def setUp(self):
@@ -336,11 +290,9 @@ class WordsTest(absltest.TestCase):
         self.objective.form.word_kernel.assign(self.w)
         self.counts = zoo.statistics().training
 
-    def make(self, side):
+    def make(self):
         lengths = self.random.integers(2, T + 1, B)
-        view = make_view(
-            self.random, side, lengths, np.arange(B), np.ones(B), np.zeros(B)
-        )
+        view = make_view(lengths)
         ids = self.random.integers(8, zoo.V, (B, T))
         ids[:, 0] = zoo.CLS
         ids[np.arange(B), lengths - 1] = zoo.SEP
@@ -366,20 +318,6 @@ class WordsTest(absltest.TestCase):
         states = pooled(states, lengths, self.kernel)
         return np.hstack([states, rows]) / np.sqrt(2)
 
-    def test_the_vector_written_out(self):
-        view, states, lengths = self.make('passage')
-        lengths = np.maximum(lengths, 3)
-        view = view._replace(
-            block_ids=(np.arange(T) >= lengths[:, None]).astype(np.int32)
-        )
-        actual = self.objective.form.text_vectors(
-            view.ids, view.block_ids == 0, states, self.counts
-        )
-        np.testing.assert_allclose(
-            actual / np.sqrt(2), self.expected(view, states, lengths), rtol=0,
-            atol=1e-6,
-        )  # fmt: skip
-
     def test_an_empty_text_has_a_vector_whatever_the_padding(self):
         states = self.random.standard_normal((1, 6, D)).astype(np.float32)
         ids = np.array([[zoo.CLS, zoo.SEP, 0, 0, 0, 0]], np.int32)
@@ -402,7 +340,7 @@ class WordsTest(absltest.TestCase):
         """The loss is of both; the bound is of the whole vectors."""
         views, states, vectors = {}, {}, {}
         for side in ('passage', 'sentence'):
-            views[side], states[side], lengths = self.make(side)
+            views[side], states[side], lengths = self.make()
             lengths = np.maximum(lengths, 3)
             block_ids = (np.arange(T) >= lengths[:, None]).astype(np.int32)
             views[side] = views[side]._replace(block_ids=block_ids)

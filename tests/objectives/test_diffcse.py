@@ -11,7 +11,8 @@ from infoword_tf.objectives import Replicas
 from infoword_tf.objectives.masked_copies import masked_copy
 from infoword_tf.training.microbatch import MicrobatchStep
 from tests import eager, zoo
-from tests.eager import eagerly
+from tests.layers.operations import fed_forward, normed
+from tests.objectives.eq1 import EagerCase
 
 KEY = eager.new_key(4)
 
@@ -27,14 +28,9 @@ def discriminated(encoder, inputs):
         for w in encoder.weights
     }
 
-    def normed(x, name):
-        x = x - x.mean(axis=-1, keepdims=True)
-        x = x / x.std(axis=-1, keepdims=True)
-        return x * layer[f'{name}_gamma'] + layer[f'{name}_beta']
-
     x = layer['word_embeddings'][np.array(inputs.ids)]
     x = x + layer['position_embeddings'][np.array(inputs.positions)]
-    x = normed(x + layer['segment_embeddings'][0], 'norm')
+    x = normed(x + layer['segment_embeddings'][0], layer, 'norm', 0)
     for row, j in np.argwhere(np.array(inputs.first_places) >= 0):
         x[row, inputs.first_places[row, j]] = inputs.first[row, j]
     r, t, d = x.shape
@@ -47,13 +43,8 @@ def discriminated(encoder, inputs):
     mixed = special.softmax(np.where(same, scores, -np.inf), axis=-1) @ v
     mixed = mixed.swapaxes(1, 2).reshape(r, t, d)
     mixed = mixed @ layer['attention/output_kernel'] + layer['attention_bias']
-    x = normed(x + mixed, 'attention_norm')
-    inner = x @ layer['inner_kernel'] + layer['inner_bias']
-    cubic = np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3)
-    inner = 0.5 * inner * (1 + np.tanh(cubic))  # GELU, as BERT's code has it
-    return normed(
-        x + inner @ layer['outer_kernel'] + layer['outer_bias'], 'outer_norm'
-    )
+    x = normed(x + mixed, layer, 'attention_norm', 0)
+    return normed(x + fed_forward(x, layer), layer, 'outer_norm', 0)
 
 
 class MaskedCopyTest(absltest.TestCase):
@@ -93,7 +84,7 @@ class MaskedCopyTest(absltest.TestCase):
         self.assertLess(np.abs(often[inner.any(0)] - 0.4).max(), 0.05)
 
 
-class DiffCseTest(parameterized.TestCase):
+class DiffCseTest(EagerCase):
     def make(
         self, rate=0.0, replaced=None, simcse=None,
         objectives='simcse:1,diffcse:0.5', **settings,
@@ -289,10 +280,7 @@ class DiffCseTest(parameterized.TestCase):
     def test_a_norm_over_the_batch_cannot_be_parted(self):
         model = zoo.make_model('diffcse_published')
         views = zoo.make_views('diffcse_published')
-        with (
-            eagerly(),
-            self.assertRaisesRegex(ValueError, 'leave out --microbatch'),
-        ):
+        with self.assertRaisesRegex(ValueError, 'leave out --microbatch'):
             MicrobatchStep(
                 model, views, zoo.statistics(), KEY, Replicas(), {}, 3
             )

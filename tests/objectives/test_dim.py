@@ -10,7 +10,7 @@ from infoword_tf import views
 from infoword_tf.objectives import TABLE, infonce
 from infoword_tf.objectives.dim import CRITICS
 from tests import eager, zoo
-from tests.objectives.eq1 import F, batch_of, of_pair, sums
+from tests.objectives.eq1 import EagerCase, F, batch_of, of_pair, sums
 
 D, S, M = 6, 3, 128
 KEY = eager.new_key(31)
@@ -81,16 +81,10 @@ def score(objective, batch, sequences=None, limit=None, key=None):
     )]  # fmt: skip
 
 
-def literal(
-    batch, critic='dot', temperature=0.5, sequences=None, limit=None, pool=None
-):
-    """J_DIM in NumPy, float64: an outcome, of held-out text.
-
-    pool: what the candidates are taken from, where that is another batch.
-    """
+def literal(batch, critic='dot', temperature=0.5, sequences=None, limit=None):
+    """J_DIM in NumPy, float64: an outcome, of held-out text."""
     a, b, targets, weights = batch
     a, b = (np.asarray(x, np.float64) for x in (a, b))
-    _, pool_b, pool_targets, pool_weights = batch if pool is None else pool
     sequences = range(len(a)) if sequences is None else sequences
 
     def f(x, y):
@@ -105,8 +99,8 @@ def literal(
     for i, s in np.argwhere(weights > 0):
         positive = f(a[i], b[i, s])
         others = [
-            (f(a[i], np.float64(pool_b[j, q])), pool_targets[j, q])
-            for j, q in np.argwhere(pool_weights > 0)
+            (f(a[i], b[j, q]), targets[j, q])
+            for j, q in np.argwhere(weights > 0)
             if sequences[j] != sequences[i]
         ][:limit]
         total += of_pair(
@@ -137,7 +131,7 @@ def assert_same(actual, expected, rtol=2e-6, atol=2e-5):
         )
 
 
-class LiteralTest(parameterized.TestCase):
+class LiteralTest(EagerCase):
     @parameterized.product(critic=CRITICS, b=(4, 20), key=(None, KEY))
     def test_is_the_formula(self, critic, b, key):
         batch = make_batch(b)
@@ -155,17 +149,17 @@ class LiteralTest(parameterized.TestCase):
                 float(actual.loss), literal(batch, other).loss, delta=0.1
             )
 
-    @parameterized.parameters(0.05, 2.0)
-    def test_temperature_is_of_the_cosine(self, temperature):
-        batch = make_batch(8)
-        for critic in CRITICS:
-            actual, _ = score(make_objective(critic, temperature), batch)
-            expected = literal(batch, critic, temperature)
-            assert_same(actual, expected, rtol=1e-5, atol=1e-4)
+    @parameterized.product(critic=CRITICS, limit=(None, 1, 7, M))
+    def test_temperature_and_the_first_of_other_sequences(self, critic, limit):
+        """The temperature is of the cosine alone."""
+        batch, t = make_batch(12), 0.05 if limit == 7 else 2.0
+        actual, _ = score(make_objective(critic, t), batch, limit=limit)
+        expected = literal(batch, critic, t, limit=limit)
+        assert_same(actual, expected, rtol=1e-5, atol=1e-4)
 
     @parameterized.parameters(*CRITICS)
     def test_gradients_are_differences(self, critic):
-        """Central differences of the formula, by every state."""
+        """Central differences of the formula, along drawn directions."""
         a, b, targets, weights = batch = make_batch(4, s=2)
         _, (by_a, by_b, by_candidates) = score(make_objective(critic), batch)
         both = np.concatenate([a.ravel(), b.ravel()]).astype(np.float64)
@@ -178,13 +172,12 @@ class LiteralTest(parameterized.TestCase):
                 critic,
             ).loss  # fmt: skip
 
-        step = 1e-5
+        ways = np.random.default_rng(5).standard_normal((6, both.size))
         expected = [
-            (loss(both + e) - loss(both - e)) / (2 * step)
-            for e in step * np.eye(both.size)
+            (loss(both + way) - loss(both - way)) / 2e-5 for way in 1e-5 * ways
         ]
         actual = np.append(by_a.ravel(), (by_b + by_candidates).ravel())
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(ways @ actual, expected, rtol=0, atol=1e-4)
 
     def test_rows_of_one_text_are_no_candidates_of_each_other(self):
         batch, sequences = make_batch(8), np.arange(8) // 2 * 5
@@ -192,15 +185,7 @@ class LiteralTest(parameterized.TestCase):
         assert_same(actual, literal(batch, sequences=sequences))
 
 
-class LimitTest(parameterized.TestCase):
-    @parameterized.product(critic=CRITICS, limit=(1, 7, M))
-    def test_takes_the_first_of_other_sequences(self, critic, limit):
-        batch = make_batch(12)
-        actual, _ = score(make_objective(critic), batch, limit=limit)
-        assert_same(actual, literal(batch, critic, limit=limit))
-
-
-class EdgeTest(parameterized.TestCase):
+class EdgeTest(EagerCase):
     def assert_finite(self, gradients):
         for gradient in gradients:
             self.assertTrue(np.isfinite(gradient).all())
@@ -256,9 +241,6 @@ class EdgeTest(parameterized.TestCase):
         assert_same(actual, expected, rtol=1e-5, atol=0.1)
         self.assert_finite(gradients)
 
-
-class SettingsTest(parameterized.TestCase):
-
-    def test_of_the_paper(self):
+    def test_the_critic_of_the_paper(self):
         self.assertEqual(TABLE['dim'].settings['critic'].default, 'dot')
         self.assertEqual(TABLE['dim'].heldout_candidates, M)

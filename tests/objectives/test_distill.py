@@ -4,6 +4,7 @@ Shapes: C classes.
 """
 
 import types
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -11,16 +12,8 @@ from absl.testing import absltest, parameterized
 from scipy import special
 
 from infoword_tf.encoders import Encoded
-from infoword_tf.layers import dropout
 from infoword_tf.model import Model
-from infoword_tf.objectives import (
-    TABLE,
-    Batch,
-    Replicas,
-    Statistics,
-    built,
-    parse,
-)
+from infoword_tf.objectives import TABLE, Statistics, built, parse
 from infoword_tf.objectives.distill import (
     Patience,
     SoftSpans,
@@ -32,8 +25,8 @@ from infoword_tf.objectives.span import slots_of
 from infoword_tf.views import View
 from infoword_tf.views.examples import examples
 from tests import eager, zoo
-from tests.eager import eagerly
 from tests.objectives import eq1
+from tests.objectives.eq1 import EagerCase, encoder_of
 from tests.refused import refused
 
 KEY = eager.new_key(5)
@@ -57,18 +50,7 @@ class MapsTest(parameterized.TestCase):
     )
     def test_index_sets(self, map_, teacher, student, layers):
         self.assertEqual(layer_map(map_, teacher, student), layers)
-
-    def test_all_sizes(self):
-        """k - 1 layers in order, none of them the last."""
-        for teacher in range(2, 26):
-            for student in range(2, teacher + 1):
-                for map_ in ('skip', 'last'):
-                    actual = layer_map(map_, teacher, student)
-                    self.assertLen(set(actual), student - 1)
-                    self.assertEqual(sorted(actual), list(actual))
-                    self.assertBetween(min(actual), 1, teacher - 1)
-                    self.assertLess(max(actual), teacher)
-                self.assertEqual(every(teacher, student)[-1], teacher)
+        self.assertEqual(every(teacher, student)[-1], teacher)
 
     @parameterized.parameters(
         (12, 1, 'student_of_one_layer'),
@@ -78,12 +60,6 @@ class MapsTest(parameterized.TestCase):
         for map_ in ('skip', 'last'):
             with refused(id, f'{student} layers', *values):
                 layer_map(map_, teacher, student)
-
-
-def encoder_of(width, depth=2):
-    return types.SimpleNamespace(
-        width=width, depth=depth, arguments={'rate': 0.0}, contextual=True
-    )
 
 
 def batch_of(row, targets, by_row=None, **encoded):
@@ -97,16 +73,10 @@ def batch_of(row, targets, by_row=None, **encoded):
         weights={row: np.ones((1, count), np.float32)},
     )
     one_encoded = Encoded(encoded.get('states'), encoded.get('layers', ()))
-    return Batch(
-        {'examples': view},
-        {'examples': {'encoder': [one_encoded]}},
-        Statistics(
-            np.ones(3), np.ones(3), by_row={} if by_row is None else by_row
-        ),
-        Replicas(),
-        dropout.new_key(0),
-        training=False,
-    )
+    return eq1.batch_of(
+        {'examples': view}, {'examples': one_encoded},
+        statistics=Statistics(np.ones(3), np.ones(3), by_row=by_row or {}),
+    )  # fmt: skip
 
 
 def soft(scores, taught, multilabel=False, **settings):
@@ -142,11 +112,7 @@ def soft(scores, taught, multilabel=False, **settings):
     )
 
 
-class SoftTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eagerly())
-
+class SoftTest(EagerCase):
     def test_worked_values(self):
         """Student (1, 0), teacher (2, 0), T = 2, class 0."""
         paper, label = soft([[1, 0]], [[2, 0]], temperature=2.0)
@@ -203,10 +169,6 @@ class SoftTest(parameterized.TestCase):
         self.assertAlmostEqual(actual.accuracy, agrees.mean(), places=6)
         self.assertAlmostEqual(actual.chance, (taught > 0).mean(), places=6)
 
-    def test_two_alike_are_no_answer(self):
-        actual, _ = soft([[1, 1]], [[2, 0]])
-        self.assertEqual(actual.accuracy, 0)
-
     def test_of_a_number_the_squared_distance(self):
         head = Scores('score', encoder_of(1), zoo.SPECIALS)
         head.build()
@@ -231,17 +193,13 @@ def log_softmax(scores):
     return special.log_softmax(np.asarray(scores, np.float64))
 
 
-class SoftSpansTest(parameterized.TestCase):
+class SoftSpansTest(EagerCase):
     """Two examples in a row of nine tokens: contexts at 2 to 4 and at 6 to 8,
     'nowhere' at 0 and 5.
     """
 
     NOWHERE = np.array([[0, 5]], np.int32)
     PLACES = ([2, 3, 4], [6, 7, 8])
-
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eagerly())
 
     def loss(self, scores, taught, temperature, null=False):
         """Scores and taught: [9, 2], of both ends."""
@@ -285,7 +243,7 @@ def patience(states, taught, **settings):
     """The loss of states [N, k - 1, D]; taught: [N, 1, k - 1, W]."""
     states = np.asarray(states, np.float32)
     width = states.shape[2]
-    encoder = encoder_of(width, states.shape[1] + 1)
+    encoder = encoder_of(width, depth=states.shape[1] + 1)
     objective = Patience('patience', encoder, zoo.SPECIALS, **settings)
     objective.build()
     if objective.kernel is not None:
@@ -296,11 +254,7 @@ def patience(states, taught, **settings):
     return eq1.mean(objective.score(batch, None)).loss
 
 
-class PatienceTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eagerly())
-
+class PatienceTest(EagerCase):
     def test_orthogonal_states_of_768(self):
         one, other = np.zeros((2, 1, 1, 768))
         one[0, 0, 0], other[0, 0, 5] = 3, 0.1  # of any length
@@ -337,7 +291,9 @@ class PatienceTest(parameterized.TestCase):
 
     def test_one_layer_is_too_few(self):
         with refused('patience_one_layer', 'patience', 1):
-            Patience('patience', encoder_of(4, 1), zoo.SPECIALS).build()
+            Patience(
+                'patience', encoder_of(4, depth=1), zoo.SPECIALS
+            ).build()
 
 
 def outcomes_of(model, views, key=None, **weights):
@@ -358,18 +314,17 @@ def outcomes_of(model, views, key=None, **weights):
     }
 
 
-class GradientTest(absltest.TestCase):
+class GradientTest(EagerCase):
     """Student of three layers with BERT's pooler."""
 
     def setUp(self):
         super().setUp()
-        self.enterContext(eagerly())
         case = zoo.Case(
             'label:0.3,soft:0.7,patience:1',
             settings={'label.pooler': 'tanh'},
             layers=3,
         )
-        self.enterContext(absltest.mock.patch.dict(zoo.CASES, student=case))
+        self.enterContext(mock.patch.dict(zoo.CASES, student=case))
         self.model = zoo.make_model('student', rate=0.0)
         self.views = zoo.make_views('student')
         view = self.views['examples']

@@ -10,18 +10,11 @@ from scipy import special
 from infoword_tf.objectives.embed import pooled
 from infoword_tf.views.examples import examples
 from tests import zoo
-from tests.eager import eagerly
+from tests.objectives.eq1 import EagerCase
+from tests.objectives.eq1 import unit as length_1
 
 
-def length_1(x):
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-class EmbedTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eagerly())
-
+class EmbedTest(EagerCase):
     def outcome_of(self, case, taught=None, **limits):
         """Outcomes, s and t of a row of a case; None: as drawn."""
         model = zoo.make_model(case, rate=0.0)
@@ -37,6 +30,13 @@ class EmbedTest(parameterized.TestCase):
             np.array, (objective.student(batch), objective.teacher(batch))
         )
         outcome = objective.score(batch, objective.candidates(batch))
+        # What is said of each text.
+        cosine, real = outcome.predictions['cosine'], view.weights[row] > 0
+        self.assertEqual(cosine.shape, real.shape)
+        s, t = (length_1(x[real.ravel()]) for x in (vectors, target))
+        np.testing.assert_allclose(
+            np.array(cosine)[real], (s * t).sum(axis=1), atol=1e-5
+        )
         return outcome, vectors, target, view
 
     def test_pooled_as_if_each_text_stood_alone(self):
@@ -105,17 +105,6 @@ class EmbedTest(parameterized.TestCase):
         )
         right = left.argmax(axis=1) == np.arange(8)
         self.assertEqual(float(outcome.accuracy), right.sum())
-
-    def test_what_is_said_of_each_text(self):
-        for case in ('embed', 'embed_distance'):
-            outcome, vectors, taught, view = self.outcome_of(case)
-            real = view.weights[case] > 0
-            actual = np.array(outcome.predictions['cosine'])
-            self.assertEqual(actual.shape, real.shape)
-            cosines = (
-                length_1(vectors[real.ravel()]) * length_1(taught[real.ravel()])
-            ).sum(axis=1)
-            np.testing.assert_allclose(actual[real], cosines, atol=1e-5)
 
     def test_candidates_of_held_out_text_are_limited(self):
         outcome, *_ = self.outcome_of('embed', embed=4)

@@ -11,18 +11,17 @@ from scipy import special
 from infoword_tf import files
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
+from infoword_tf.objectives import Batch
 from infoword_tf.workdir import Workdir
 from tests import eager, zoo
+from tests.layers.operations import gelu_tanh, normed
+from tests.objectives.eq1 import EagerCase
 from tests.refused import refused
 
 KEY = eager.new_key(4)
 
 
-class InfoCseTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eager.eagerly())
-
+class InfoCseTest(EagerCase):
     def make(self, name='infocse_paper', rate=0.0, other=None, **settings):
         """A model with a batch of its row; what its network has read.
 
@@ -90,13 +89,8 @@ class InfoCseTest(parameterized.TestCase):
         }  # fmt: skip
         if not weights:
             return x, 0.0
-        x = x @ weights['kernel'] + weights['bias']
-        cubic = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
-        x = 0.5 * x * (1 + np.tanh(cubic))  # GELU, as BERT's code has it
-        x = x - x.mean(axis=-1, keepdims=True)
-        x = x / x.std(axis=-1, keepdims=True)
-        x = x * weights['norm_gamma'] + weights['norm_beta']
-        return x, weights['piece_bias']
+        x = gelu_tanh(x @ weights['kernel'] + weights['bias'])
+        return normed(x, weights, 'norm', 0), weights['piece_bias']
 
     @parameterized.parameters(
         ({'lower': 'frozen'}, 'lower/word_embeddings'),
@@ -143,11 +137,11 @@ class InfoCseTest(parameterized.TestCase):
         """Where h has no gradient, none is left, but in the ablation."""
 
         def gradients(stop):
-            states = type(self.batch).states if stop else None
+            states = Batch.states if stop else None
             with tf.GradientTape() as tape:
                 with (
                     absltest.mock.patch.object(
-                        type(self.batch),
+                        Batch,
                         'states',
                         lambda *a: tf.stop_gradient(states(*a)),
                     )
@@ -167,7 +161,6 @@ class InfoCseTest(parameterized.TestCase):
                 if x is not None and np.abs(tf.convert_to_tensor(x)).max() > 0
             }
 
-        self.make()
         self.assertIn('encoder/layer_1/inner_kernel', gradients(False))
         self.assertEqual(bool(gradients(True)), also)
 

@@ -4,7 +4,6 @@ Shapes: J examples of a sequence, S texts of each, C classes.
 """
 
 import math
-import types
 
 import numpy as np
 import tensorflow as tf
@@ -14,12 +13,11 @@ from scipy import special, stats
 from infoword_tf.encoders import Encoded
 from infoword_tf.layers import dropout
 from infoword_tf.layers.mix import Mix
-from infoword_tf.objectives import TABLE, Batch, Replicas, Statistics
+from infoword_tf.objectives import TABLE, Replicas, Statistics
 from infoword_tf.objectives.infonce import SUMS
 from infoword_tf.objectives.label import Labels, Scores
 from infoword_tf.views import View
 from tests import zoo
-from tests.eager import eagerly
 from tests.objectives import eq1
 
 R, J, D, C = 5, 3, 6, 4
@@ -39,18 +37,13 @@ ACTIVATIONS = {
 
 def make(kind, rate=0.0, depth=2, contextual=True, **settings):
     """A head over D-wide states, all weights drawn."""
-    encoder = types.SimpleNamespace(
-        width=D, depth=depth, arguments={'rate': rate}, contextual=contextual
+    encoder = eq1.encoder_of(
+        D, depth=depth, arguments={'rate': rate}, contextual=contextual
     )
     row = {Labels: 'label', Scores: 'score'}[kind]
     if kind is Labels:
         settings = {'classes': C, **settings}
-    head = kind(row, encoder, zoo.SPECIALS, **settings)
-    head.build()
-    random = np.random.default_rng(3)
-    for weight in head.weights:
-        weight.assign(random.standard_normal(weight.shape))
-    return head
+    return eq1.drawn(kind(row, encoder, zoo.SPECIALS, **settings))
 
 
 def weights_of(head):
@@ -77,14 +70,11 @@ def batch_of(
         weights={row: np.asarray(weights, np.float32)},
     )
     by_row = {row: by_row or Statistics(TRAINING, MEASURED)}
-    batch = Batch(
-        {'examples': view},
-        {'examples': {'encoder': [Encoded(states, layers)]}},
-        Statistics(np.ones(3), np.ones(3), by_row=by_row),
-        Replicas(),
-        dropout.new_key(0) if key is None else key,
-        training=key is not None,
-    )
+    statistics = Statistics(np.ones(3), np.ones(3), by_row=by_row)
+    batch = eq1.batch_of(
+        {'examples': view}, {'examples': Encoded(states, layers)}, key,
+        statistics=statistics,
+    )  # fmt: skip
     return batch._replace(**more)
 
 
@@ -119,11 +109,7 @@ def expected(scores, targets, weights):
     return total
 
 
-class Case(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eagerly())
-
+class Case(eq1.EagerCase):
     def assert_sums(self, outcome, expected_sums):
         np.testing.assert_allclose(
             eq1.sums(outcome), expected_sums, rtol=1e-5, atol=1e-5
@@ -199,18 +185,6 @@ class LabelTest(Case):
         np.testing.assert_allclose(
             outcome.predictions['scores'], scores.reshape(R, J, C), atol=1e-5
         )
-
-    def test_several_labels_by_hand(self):
-        """torch.nn.BCEWithLogitsLoss()(2, -1, 0, 3), of which one is there."""
-        head = make(Labels, multilabel=True)
-        head.kernel.assign(np.zeros((D, C)))
-        head.bias.assign([2.0, -1.0, 0.0, 3.0])
-        targets = np.int32([[[1, 0, 0, 0]]])
-        means = eq1.mean(head.score(
-            batch_of('label', np.zeros((1, 1, D), np.float32), targets,
-                     [[1.0]], by_row=NO_AND_YES), None,
-        ))  # fmt: skip
-        self.assertAlmostEqual(means.loss, 1.0454811, places=6)
 
     def test_two_alike_are_no_answer(self):
         head = make(Labels)
@@ -422,8 +396,5 @@ class DropoutTest(Case):
             self.loss(head, None),
         }
         self.assertLen(actual, 4)
-
-    def test_of_rate_0_there_is_none(self):
-        head = make(Labels)
-        key = dropout.new_key(1)
-        self.assertEqual(self.loss(head, key), self.loss(head, None))
+        still = make(Labels)  # of rate 0
+        self.assertEqual(self.loss(still, key), self.loss(still, None))

@@ -1,42 +1,18 @@
-"""`transformer_xl` against its formula; the vocabulary in chunks."""
-
-import math
-from unittest import mock
+"""`transformer_xl` against its formula."""
 
 import numpy as np
-import tensorflow as tf
 from absl.testing import parameterized
 from scipy import special
 
-from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.encoders import Inputs
-from infoword_tf.layers import vocabulary_scores
-from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE, Statistics
+from infoword_tf.objectives import Statistics
 from infoword_tf.views import VIEWS
 from infoword_tf.views.streams import Streams
 from tests import eager, zoo
-from tests.objectives.eq1 import F, of_piece, states_of, sums
+from tests.objectives.eq1 import EagerCase, F, of_piece, states_of, sums
 
-V, D, B, T = zoo.V, 6, 3, 7
+V, B, T = zoo.V, 3, 7
 KEY = eager.new_key(3)
-
-
-def make_model():
-    arguments = {
-        **zoo.ENCODERS['relative'], 'vocab_size': V, 'width': D, 'heads': 1,
-        'layers': 1, 'causal': True, 'rate': 0.0, 'max_length': T,
-    }  # fmt: skip
-    config = Config(
-        EncoderConfig('relative', arguments),
-        {'transformer_xl': RowConfig(1.0, {'sampled': 0})},
-        max_length=T,
-    )
-    model = Model(config, zoo.SPECIALS)
-    random = np.random.default_rng(0)
-    for variable in model.variables.values():
-        variable.assign(random.standard_normal(variable.shape))
-    return model
 
 
 def make_view(seed=0):
@@ -53,9 +29,9 @@ def make_view(seed=0):
     return VIEWS['streamed'].make(streams, None, rows, zoo.SPECIALS)
 
 
-class NextTokensTest(parameterized.TestCase):
+class NextTokensTest(EagerCase):
     def test_every_pair_by_itself(self):
-        model, view = make_model(), make_view()
+        model, view = zoo.make_model('transformer_xl', rate=0.0), make_view()
         states, _ = model.encode({'streamed': view})
         states = np.asarray(states_of(states, 'transformer_xl', 'streamed'))
         words = np.asarray(model.encoder.embedding_table)
@@ -114,6 +90,7 @@ class NextTokensTest(parameterized.TestCase):
     @parameterized.parameters('rnn_lm', 'rnn_lm_gru')
     def test_a_table_of_its_own(self, name):
         """Scores are with it, and not with the input embeddings."""
+        self.enterContext(eager.eagerly(False))  # a recurrence
         model = zoo.make_model(name, rate=0.0)
         objective, has_table = model.objectives['rnn_lm'], name == 'rnn_lm_gru'
         paths = set(model.variables)
@@ -144,6 +121,7 @@ class NextTokensTest(parameterized.TestCase):
 
     def test_elmo_asks_both_ways(self):
         """One table; each half of a state answers for its direction."""
+        self.enterContext(eager.eagerly(False))  # a recurrence
         model = zoo.make_model('elmo', rate=0.0)
         self.assertEqual(
             [p for p in model.variables if p.startswith('objectives/')],
@@ -175,52 +153,3 @@ class NextTokensTest(parameterized.TestCase):
         np.testing.assert_allclose(measured[2:], total[2:], rtol=1e-4)
         # An end is in the loss alone, once for each direction.
         self.assertEqual(measured[1], total[1] + 2)
-
-    def test_the_row(self):
-        row = TABLE['transformer_xl']
-        settings = {k: x.default for k, x in row.settings.items()}
-        arguments = {'causal': True, 'scale_embeddings': False}
-        self.assertEqual(row.encoders(settings), {'relative': arguments})
-        self.assertEqual(
-            VIEWS['streamed'].source_args(128, {}), {'length': 128}
-        )
-        self.assertIsNone(row.heldout_candidates)
-
-
-class ChunkTest(parameterized.TestCase):
-    def test_no_more_than_a_chunk_at_once(self):
-        """No array of the graph holds [N, V] numbers."""
-        n, limit = 64, 8 * V
-
-        @tf.function
-        def run(states, table):
-            with (
-                mock.patch.object(vocabulary_scores, 'SCORES_AT_ONCE', limit),
-                tf.GradientTape() as tape,
-            ):
-                tape.watch(states)
-                positive, log_sum, _ = vocabulary_scores.vocabulary_scores(
-                    states, table, None, tf.zeros(n, tf.int32)
-                )
-                loss = tf.reduce_sum(log_sum - positive)
-            return tape.gradient(loss, states)
-
-        concrete = run.get_concrete_function(
-            tf.TensorSpec((n, D)), tf.TensorSpec((V, D))
-        )
-        graphs = [concrete.graph]
-        definitions = concrete.graph.as_graph_def().library.function
-        largest = 0
-        for graph in graphs:
-            for operation in graph.get_operations():
-                for tensor in operation.outputs:
-                    if tensor.shape.is_fully_defined():
-                        largest = max(largest, tensor.shape.num_elements())
-        for function in definitions:
-            for node in function.node_def:
-                for shape in node.attr['_output_shapes'].list.shape:
-                    sizes = [d.size for d in shape.dim]
-                    if all(s >= 0 for s in sizes):
-                        largest = max(largest, math.prod(sizes))
-        self.assertGreater(largest, 0)
-        self.assertLess(largest, n * V)

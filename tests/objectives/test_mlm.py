@@ -1,5 +1,6 @@
 """`mlm` and `bert_nce` against their formulas, one pair after the other."""
 
+import itertools
 import math
 import zlib
 
@@ -14,7 +15,9 @@ from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE, Statistics, infonce
 from infoword_tf.views import View
 from tests import eager, zoo
+from tests.layers.operations import gelu_tanh, normed
 from tests.objectives.eq1 import (
+    EagerCase,
     F,
     batch_of,
     of_pair,
@@ -115,92 +118,59 @@ def literal(
     drop_hits=False,
 ):
     """J_MLM with its multiset written out, float64; as `score`."""
-    b, p = targets.shape
-    sequences = range(b) if sequences is None else sequences
-    states = tf.constant(states, tf.float64)
-    words = tf.cast(objective.encoder.embedding_table.value, tf.float64)
-    outcome = np.zeros(F)
-    with tf.GradientTape() as tape:
-        tape.watch([states, words])
-        total = tf.zeros([], tf.float64)
-        for i in range(b):
-            others = [
-                targets[j, q]
-                for j in range(b)
-                for q in range(p)
-                if sequences[j] != sequences[i] and weights[j, q]
-            ][:limit]
-            for q in range(p):
-                if not weights[i, q]:
-                    continue
-                positive = targets[i, q]
-                with_copies = [
-                    w for w in others if not (drop_hits and w == positive)
-                ]
-                s = tf.linalg.matvec(words, states[i, q])
-                loss = (
-                    tf.reduce_logsumexp(tf.gather(s, [positive, *with_copies]))
-                    - s[positive]
-                )
-                total += loss
-                numbers = s.numpy()
-                outcome += of_pair(
-                    numbers[positive],
-                    numbers[others],
-                    [w == positive for w in others],
-                    positive == COMMONEST,
-                    drop_hits,
-                )
-    gradients = tape.gradient(total, [states, words])
-    return infonce.Outcome(*outcome), [
-        tf.convert_to_tensor(g).numpy() for g in gradients
-    ]
+    sequences = range(len(targets)) if sequences is None else sequences
+    words = objective.encoder.embedding_table.numpy().astype(np.float64)
+    outcome, d_states = np.zeros(F), np.zeros(states.shape)
+    d_words = np.zeros(words.shape)
+    for i, q in np.argwhere(weights > 0):
+        others = [
+            targets[j, r] for j, r in np.argwhere(weights > 0)
+            if sequences[j] != sequences[i]
+        ][:limit]  # fmt: skip
+        positive, scores = targets[i, q], words @ states[i, q]
+        copies = [w == positive for w in others]
+        contrasted = [
+            positive,
+            *(w for w, copy in zip(others, copies, strict=True)
+              if not (drop_hits and copy)),
+        ]  # fmt: skip
+        share = special.softmax(scores[contrasted])
+        share[0] -= 1
+        d_states[i, q] = share @ words[contrasted]
+        np.add.at(d_words, contrasted, np.outer(share, states[i, q]))
+        outcome += of_pair(
+            scores[positive], scores[others], copies, positive == COMMONEST,
+            drop_hits,
+        )  # fmt: skip
+    return infonce.Outcome(*outcome), [d_states, d_words]
 
 
-def assert_same(actual, expected, gradients=True):
-    np.testing.assert_allclose(
-        sums(actual[0]), sums(expected[0]), rtol=2e-6, atol=2e-5
-    )
-    if gradients:
-        for one, two in zip(actual[1], expected[1], strict=True):
-            np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
-
-
-class NceTokensTest(parameterized.TestCase):
-    # 4 x 3 and 20 x 3 targets: columns are targets; 24 x 3 > 60: words. One
-    # sequence has no candidates.
-    @parameterized.product(
-        b=(1, 4, 20, 24), drop_hits=(False, True), key=(None, KEY)
-    )
-    def test_is_the_literal_multiset(self, b, drop_hits, key):
+class NceTokensTest(EagerCase):
+    # 4 x 3 and 20 x 3 targets: columns are targets; 24 x 3 > 60: words, but
+    # with a limit the first are ids still. One sequence has no candidates.
+    @parameterized.parameters(
+        *itertools.product((1, 4, 20, 24), (False, True), (None, KEY)),
+        *itertools.product((8, 24), (False,), (None,), (1, 4, 11, 1000)),
+        *itertools.product((6, 24), (False,), (None,), (None,), (2,)),
+    )  # fmt: skip
+    def test_is_the_literal_multiset(
+        self, b, drop_hits, key, limit=None, together=1
+    ):
+        """Of the first so many of other texts, of which some have two rows."""
         objective = make_objective('bert_nce', drop_hits=drop_hits)
         states, targets, weights = make_batch(b)
         self.assertEqual(len(set(weights.sum(axis=1))) > 1, b > 1)
-        actual = score_batch(objective, states, targets, weights, key)
-        assert_same(
-            actual,
-            literal(objective, states, targets, weights, drop_hits=drop_hits),
-        )
-
-    @parameterized.parameters(6, 24)
-    def test_rows_of_one_text_are_no_candidates_of_each_other(self, b):
-        objective = make_objective('bert_nce')
-        states, targets, weights = make_batch(b)
-        sequences = np.arange(b) // 2 * 5
+        sequences = np.arange(b) // together * 5
         view = make_view('bert_nce', targets, weights, sequences)
-        actual = score(objective, view, states)
-        assert_same(
-            actual, literal(objective, states, targets, weights, sequences)
+        actual = score(objective, view, states, key, limit)
+        expected = literal(
+            objective, states, targets, weights, sequences, limit, drop_hits
         )
-
-    # Of 24 x 3 targets, more than there are words, the first are ids still.
-    @parameterized.product(b=(8, 24), limit=(1, 4, 11, 1000))
-    def test_limit_takes_the_first_of_other_sequences(self, b, limit):
-        objective = make_objective('bert_nce')
-        states, targets, weights = make_batch(b)
-        actual = score_batch(objective, states, targets, weights, limit=limit)
-        expected = literal(objective, states, targets, weights, limit=limit)
-        assert_same(actual, expected)
+        np.testing.assert_allclose(
+            sums(actual[0]), sums(expected[0]), rtol=2e-6, atol=2e-5
+        )
+        for one, two in zip(actual[1], expected[1], strict=True):
+            np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
 
     def test_candidates_of_other_text(self):
         """Held-out batches are scored against the first sequences of all."""
@@ -240,22 +210,20 @@ class NceTokensTest(parameterized.TestCase):
         )
 
 
-class MaskedTokensTest(parameterized.TestCase):
+class MaskedTokensTest(EagerCase):
     def written_out(self, objective, states, form):
         """Scores [B, P, V] in NumPy, float64."""
         x = states.astype(np.float64)
         bias = 0.0
         if objective.transform:
-            x = x @ objective.kernel.numpy() + objective.bias.numpy()
+            w = {weight.name: weight.numpy() for weight in objective.weights}
+            x = x @ w['kernel'] + w['bias']
             if form == 'gelu_tanh':
-                inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
-                x = 0.5 * x * (1 + np.tanh(inner))
+                x = gelu_tanh(x)
             else:
                 x = x * 0.5 * (1 + special.erf(x / math.sqrt(2)))
-            x = x - x.mean(axis=-1, keepdims=True)
-            x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-12)
-            x = x * objective.gamma.numpy() + objective.beta.numpy()
-            bias = objective.token_bias.numpy()
+            x = normed(x, w, 'norm', 1e-12)
+            bias = w['piece_bias']
         return x @ objective.encoder.embedding_table.numpy().T + bias
 
     @parameterized.product(
@@ -321,7 +289,6 @@ class MaskedTokensTest(parameterized.TestCase):
 
 
 class SharedViewTest(absltest.TestCase):
-
     def test_the_key_of_a_view_has_its_name_in_it(self):
         model = zoo.make_model('mlm', rate=0.1)
         views_ = zoo.make_views('mlm')

@@ -149,7 +149,6 @@ class AbilitiesTest(absltest.TestCase):
         self.assertEqual(both.encoders(defaults('mlm')), {})
 
 
-
 class FieldsTest(absltest.TestCase):
     """Fields of a row that other rooms ask for."""
 

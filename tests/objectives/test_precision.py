@@ -7,7 +7,7 @@ from absl.testing import parameterized
 from infoword_tf.objectives import TABLE
 from tests import eager, zoo
 from tests.combined import JUDGED
-from tests.objectives.eq1 import F, sums
+from tests.objectives.eq1 import EagerCase, F, sums
 
 KEY = eager.new_key(8)
 # Of each row and its settings once, over whichever encoder: of that are only
@@ -22,7 +22,7 @@ CASES = {
 }.values()  # fmt: skip
 
 
-class PrecisionTest(parameterized.TestCase):
+class PrecisionTest(EagerCase):
     def test_every_row_is_here(self):
         rows = {row for name in CASES for row in zoo.CASES[name].rows}
         # What judged rows compare are scores of `simcse`.

@@ -6,7 +6,7 @@ from absl.testing import parameterized
 
 from infoword_tf.objectives import text_ids
 from tests import eager, zoo
-from tests.objectives.eq1 import F, of_pair, sums
+from tests.objectives.eq1 import EagerCase, F, of_pair, sums
 from tests.refused import refused
 
 KEY = eager.new_key(4)
@@ -81,7 +81,7 @@ def expected_of(row, actual, views, queued):
     return total
 
 
-class QueueTest(parameterized.TestCase):
+class QueueTest(EagerCase):
     @parameterized.product(name=('ict_queue', 'dim_queue'), again=(0, 1))
     def test_candidates_are_of_the_step_before_too(self, name, again):
         (row,) = zoo.CASES[name].rows

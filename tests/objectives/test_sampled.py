@@ -14,7 +14,8 @@ from infoword_tf.objectives.lm import NextTokens
 from infoword_tf.objectives.mlm import inclusion
 from infoword_tf.views import View
 from tests import zoo
-from tests.objectives.eq1 import batch_of, sums
+from tests.eager import eagerly
+from tests.objectives.eq1 import EagerCase, batch_of, sums
 
 V, D, B, T = zoo.V, 6, 4, 9
 ROW, VIEW = 'transformer_xl', 'streamed'
@@ -79,25 +80,22 @@ class InclusionTest(parameterized.TestCase):
         np.testing.assert_array_equal(inclusion(self.COUNTS, 8), np.ones(8))
 
 
-class SampledTest(parameterized.TestCase):
+class SampledTest(EagerCase):
     def test_all_of_the_vocabulary_is_the_whole_loss(self):
-        for key in map(dropout.new_key, range(3)):
-            whole = sums(outcome(make_objective(0), key))
-            for size in (V, 5 * V):
-                actual = sums(outcome(make_objective(size), key))
-                np.testing.assert_allclose(actual, whole, rtol=1e-5)
-
-    def test_its_gradients_too(self):
-        gradients = []
-        for size in (0, V):
+        """Its gradients too."""
+        actual = []
+        for size in (0, V, 5 * V):
             objective = make_objective(size)
             weights = [objective.encoder.embedding_table, objective.token_bias]
             with tf.GradientTape() as tape:
-                loss = outcome(objective, dropout.new_key(0)).loss
-            actual = tape.gradient(loss, [w.value for w in weights])
-            gradients.append(list(map(tf.convert_to_tensor, actual)))
-        for one, two in zip(*gradients, strict=True):
-            np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+                result = outcome(objective, dropout.new_key(size))
+            gradients = tape.gradient(result.loss, [w.value for w in weights])
+            actual.append(
+                [sums(result), *map(tf.convert_to_tensor, gradients)]
+            )
+        for others in actual[1:]:
+            for one, two in zip(actual[0], others, strict=True):
+                np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
     @parameterized.parameters(12, 3)
     def test_every_pair_by_itself(self, size):
@@ -144,10 +142,11 @@ class SampledTest(parameterized.TestCase):
 
     def test_another_step_draws_others(self):
         """As often as is said, and with room for all."""
+        self.enterContext(eagerly(False))  # many of the same
         objective = make_objective(10)
         counts = np.zeros(V)
         sizes = []
-        for i in range(200):
+        for i in range(100):
             batch = batch_of(
                 {VIEW: make_view()}, {VIEW: STATES}, dropout.new_key(i)
             )
@@ -156,8 +155,8 @@ class SampledTest(parameterized.TestCase):
             self.assertLen(set(np.asarray(ids).tolist()), len(ids))
             counts[drawn] += 1
             sizes.append(len(drawn))
-        error = np.sqrt(w * (1 - w) / 200)
-        self.assertLess((np.abs(counts / 200 - w) - 5 * error).max(), 1e-9)
+        error = np.sqrt(w * (1 - w) / 100)
+        self.assertLess((np.abs(counts / 100 - w) - 5 * error).max(), 1e-9)
         self.assertLess(max(sizes), len(ids))
         self.assertAlmostEqual(np.mean(sizes), 10, delta=0.7)
 

@@ -73,7 +73,7 @@ def expected(name, model, view):
     return len(sums), np.mean(sums, axis=0)
 
 
-class PairsTest(parameterized.TestCase):
+class PairsTest(eq1.EagerCase):
     @parameterized.product(name=CASES, key=(None, KEY))
     def test_one_by_one(self, name, key):
         model = zoo.make_model(name, rate=0.0)

@@ -1,7 +1,5 @@
 """`span` against its formulas, in rows that several examples share."""
 
-import types
-
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -13,7 +11,7 @@ from infoword_tf.objectives import Statistics, span
 from infoword_tf.objectives.span import BINS, ENDS, Spans
 from infoword_tf.views.examples import examples as make_view
 from tests import eager, zoo
-from tests.objectives.eq1 import batch_of, sums
+from tests.objectives.eq1 import EagerCase, batch_of, drawn, encoder_of, sums
 
 D, T = 6, 64
 # Tokens, first of the context, one past its last, first and last of the
@@ -58,17 +56,9 @@ def rows_of(examples, width=T):
 
 def make_objective(end='independent', null=True, seed=0):
     objective = Spans(
-        'span',
-        types.SimpleNamespace(width=D),
-        zoo.SPECIALS,
-        end=end,
-        null=null,
+        'span', encoder_of(D), zoo.SPECIALS, end=end, null=null
     )
-    objective.build()
-    random = np.random.default_rng(seed)
-    for weight in objective.weights:
-        weight.assign(random.standard_normal(weight.shape))
-    return objective
+    return drawn(objective, seed)
 
 
 def states_of(examples, view, slots, seed=1):
@@ -161,7 +151,15 @@ def outcome_of(objective, examples, x, number, training):
     return total
 
 
-class SpansTest(parameterized.TestCase):
+class SpansTest(EagerCase):
+    def setUp(self):
+        super().setUp()
+        self.examples = make_examples()
+        self.view, self.slots = rows_of(self.examples)
+        self.hidden, self.states = states_of(
+            self.examples, self.view, self.slots
+        )
+
     @parameterized.product(
         end=ENDS, null=(False, True), key=(None, KEY), nowhere=(0, -1)
     )
@@ -192,8 +190,7 @@ class SpansTest(parameterized.TestCase):
         )
 
     def test_counts(self):
-        examples = make_examples()
-        first, last = examples.counts['span'].reshape(2, BINS + 1)
+        first, last = self.examples.counts['span'].reshape(2, BINS + 1)
         # 3 of 32 places, 0 of 14, 6 of 7, 0 of 1; and one has none.
         self.assertEqual(np.nonzero(first)[0].tolist(), [0, 1, 17, BINS])
         self.assertEqual(first[[0, 1, 17, BINS]].tolist(), [2, 1, 1, 1])
@@ -216,9 +213,8 @@ class SpansTest(parameterized.TestCase):
         self.assertAlmostEqual(actual[0], densities[-1], places=5)
 
     def test_the_best_first_places_and_what_follows_each(self):
-        examples = make_examples()
-        view, slots = rows_of(examples)
-        hidden, states = states_of(examples, view, slots)
+        examples, view, slots = self.examples, self.view, self.slots
+        hidden, states = self.hidden, self.states
         objective = make_objective('conditional')
         actual = predicted(objective, examples, view, states)
         actual = {name: np.asarray(x) for name, x in actual.items()}
@@ -253,9 +249,8 @@ class SpansTest(parameterized.TestCase):
             )
 
     def test_scores_of_two_vectors(self):
-        examples = make_examples()
-        view, slots = rows_of(examples)
-        hidden, states = states_of(examples, view, slots)
+        examples, view, slots = self.examples, self.view, self.slots
+        hidden, states = self.hidden, self.states
         objective = make_objective()
         actual = predicted(objective, examples, view, states)
         self.assertEqual(set(actual), {'first', 'last', 'nowhere'})
@@ -273,18 +268,14 @@ class SpansTest(parameterized.TestCase):
 
     @parameterized.parameters(*ENDS)
     def test_gradients_reach_candidates_alone(self, end):
-        examples = make_examples()
-        view, slots = rows_of(examples)
-        _, states = states_of(examples, view, slots)
+        view, slots = self.view, self.slots
         objective = make_objective(end, null=False)
-        x = tf.Variable(states)
+        x = tf.Variable(self.states)
         with tf.GradientTape() as tape:
             batch = batch_of(
-                {'examples': view},
-                {'examples': x},
-                KEY,
-                statistics=statistics_of(examples),
-            )
+                {'examples': view}, {'examples': x}, KEY,
+                statistics=statistics_of(self.examples),
+            )  # fmt: skip
             loss = objective.score(batch, None).loss
         actual = tf.convert_to_tensor(tape.gradient(loss, x)).numpy()
         self.assertTrue(np.isfinite(actual).all())

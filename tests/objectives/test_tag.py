@@ -1,19 +1,18 @@
 """Labels of words: loss and bound against NumPy, and where the axis ends."""
 
-import types
-
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
 from infoword_tf.encoders import Encoded
-from infoword_tf.objectives import Batch, Replicas, Statistics
+from infoword_tf.objectives import Statistics
 from infoword_tf.objectives.distill import SoftTags
 from infoword_tf.objectives.infonce import SUMS
 from infoword_tf.objectives.tag import Tags
 from infoword_tf.views import View
 from tests import zoo
+from tests.objectives import eq1
 from tests.refused import refused
 
 B, T, D, C = 2, 7, 6, 3
@@ -24,18 +23,12 @@ COUNTS = np.bincount(TARGETS[WORDS], minlength=C).astype(float)
 
 
 def make(scale=0.5, **settings):
-    encoder = types.SimpleNamespace(
-        width=D, depth=1, arguments={'rate': 0.0}, contextual=True
-    )
+    encoder = eq1.encoder_of(D, depth=1)
     head = Tags('tag', encoder, zoo.SPECIALS, classes=C, **settings)
-    head.build()
-    random = np.random.default_rng(3)
-    for weight in head.weights:
-        weight.assign(scale * random.standard_normal(weight.shape))
-    return head
+    return eq1.drawn(head, scale=scale)
 
 
-def batch_of(states, more=None, training=False):
+def batch_of(states, more=None, key=None):
     view = View(
         ids=np.zeros((B, T), np.int32),
         sequences=np.zeros((B, 3), np.int32),
@@ -49,15 +42,10 @@ def batch_of(states, more=None, training=False):
     encoded = Encoded(tf.constant(states, tf.float32), [
         tf.constant(states, tf.float32), tf.constant(2 * states, tf.float32),
     ])  # fmt: skip
-    return Batch(
-        {'examples': view},
-        {'examples': {'encoder': [encoded]}},
-        Statistics(np.ones(1), np.ones(1), by_row={
-            'tag': Statistics(COUNTS, COUNTS),
-        }),
-        Replicas(),
-        tf.constant([0, 1], tf.uint32),
-        training=training,
+    by_row = {'tag': Statistics(COUNTS, COUNTS)}
+    return eq1.batch_of(
+        {'examples': view}, {'examples': encoded}, key,
+        statistics=Statistics(np.ones(1), np.ones(1), by_row=by_row),
     )  # fmt: skip
 
 
@@ -74,7 +62,7 @@ def drawn():
     return states.astype(np.float32)
 
 
-class TagsTest(parameterized.TestCase):
+class TagsTest(eq1.EagerCase):
     def test_cross_entropy_of_words_and_its_bound(self):
         head, states = make(), drawn()
         scores = states @ head.kernel.numpy() + head.bias.numpy()
@@ -114,21 +102,6 @@ class TagsTest(parameterized.TestCase):
             predictions['labels'][WORDS], TARGETS[WORDS]
         )
 
-    def test_a_chain_without_moves_is_words_apart(self):
-        plain, chain, states = make(), make(crf=True), drawn()
-        for weight in chain.chain.weights:
-            weight.assign(tf.zeros_like(weight))
-        chain.kernel.assign(plain.kernel)
-        chain.bias.assign(plain.bias)
-        (expected, best), (actual, same) = (
-            outcome(head, states) for head in (plain, chain)
-        )
-        for name, value in expected.items():
-            self.assertAlmostEqual(actual[name], value, places=5, msg=name)
-        np.testing.assert_array_equal(
-            best['labels'][WORDS], same['labels'][WORDS]
-        )
-
     def test_a_teacher_tells_posteriors(self):
         """Divides the first chain of two words by all of its labellings."""
         head, batch = make(crf=True), batch_of(drawn())
@@ -158,12 +131,12 @@ class TagsTest(parameterized.TestCase):
         )
 
 
-class SoftTagsTest(absltest.TestCase):
+class SoftTagsTest(eq1.EagerCase):
     def make(self, scorer, temperature=2.0):
-        encoder = types.SimpleNamespace(width=D, arguments={'rate': 0.0})
         row = SoftTags(
-            'soft_tag', encoder, zoo.SPECIALS, temperature=temperature
-        )
+            'soft_tag', eq1.encoder_of(D), zoo.SPECIALS,
+            temperature=temperature,
+        )  # fmt: skip
         row.build()
         row.set_scorer(scorer)
         return row

@@ -2,14 +2,14 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
 from infoword_tf.encoders import Encoded
 from infoword_tf.model import Model
 from infoword_tf.training.state import State
 from tests import eager, zoo
-from tests.objectives.eq1 import batch_of, sums, unit, view_of
+from tests.objectives.eq1 import EagerCase, batch_of, sums, unit, view_of
 
 N, D = 5, 16
 KEY = eager.new_key(4)
@@ -18,7 +18,7 @@ QUEUED = {
 }  # fmt: skip
 
 
-class LossTest(parameterized.TestCase):
+class LossTest(EagerCase):
     def setUp(self):
         super().setUp()
         random = np.random.default_rng(0)
@@ -135,13 +135,6 @@ class LossTest(parameterized.TestCase):
             float(outcome.more['identical']), 2 / (N - 1), 6
         )
 
-    def test_an_empty_queue_says_nothing(self):
-        case = {'negatives': 'queue', 'queue': 7}
-        self.score(**case)
-        empty = self.objective.empty_state()
-        outcome = self.score(state=empty, **case)
-        np.testing.assert_allclose(outcome.loss, 0, atol=1e-6)
-
     def test_no_gradient_enters_the_momentum_encoder(self):
         for momentum in (0.0, 0.9):
             b = tf.Variable(self.b)
@@ -196,7 +189,7 @@ class LossTest(parameterized.TestCase):
         self.assertNotAlmostEqual(whole[0], fewer[0])
 
 
-class EncodedTest(absltest.TestCase):
+class EncodedTest(EagerCase):
     def test_what_serves_a_layer_in_the_middle(self):
         """[CLS] of the last layer is what nobody trained then."""
         for layer, pooling in ((0, 'cls'), (1, 'mean')):

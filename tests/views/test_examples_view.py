@@ -1,6 +1,5 @@
 """Packed examples by hand; each equals the example alone."""
 
-
 import numpy as np
 from absl.testing import absltest
 
