@@ -144,7 +144,7 @@ SECOND = {
 # Of each, `make test` runs one in so many, as of many that go the same way.
 ONE_IN = {
     'tests/encoders/test_elmo.py::*read_once*': (2, 'settings'),
-    'tests/encoders/test_every_encoder.py::*': (7, 'encoders'),
+    'tests/encoders/test_every_encoder.py::*': (6, 'encoders'),
     'tests/encoders/test_every_encoder.py::*bfloat16*': (8, 'precisions'),
     'tests/encoders/test_every_encoder.py::*unknown_shapes*': (99, 'graphs'),
     'tests/encoders/test_relative_encoder.py::*two_streams*': (5, 'settings'),
