@@ -52,9 +52,12 @@ ALSO = {
     'infoword_tf/critics': (
         'objectives/test_sentences objectives/test_queue '
         'objectives/test_contrast layers/test_late inference '
-        'export/test_critic_signatures tasks/test_retrieval test_sentence_runs'
+        'export/test_critic_signatures tasks/test_retrieval test_sentence_runs '
+        'test_complaints'
     ),
     'infoword_tf/data/opened.py': 'test_prepare test_complaints',
+    'infoword_tf/data/sharded.py': 'test_prepare',
+    'infoword_tf/data/sharding.py': 'test_prepare',
     'infoword_tf/encoders': 'test_recorded',
     'infoword_tf/errors.py': 'test_complaints',
     'infoword_tf/evaluation': (
