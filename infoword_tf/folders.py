@@ -242,7 +242,7 @@ def _with_paths(value: Any) -> Any:
     Returns:
         The string with paths on this disk, and any other value as it is.
     """
-    if not isinstance(value, str) or hub.DATASETS not in value:
+    if not isinstance(value, str):
         return value
     pattern = rf'{hub.DATASETS}[^:,]+'
     return re.sub(pattern, lambda match: hub.path_of(match[0]), value)

@@ -183,7 +183,7 @@ ONE_IN = {
     'tests/test_memory.py::*same_replicas*': (2, 'devices'),
     'tests/test_memory.py::*sees_those_before*': (2, 'lengths'),
     'tests/test_recorded.py::*test_case*': (5, 'rows by hand elsewhere'),
-    'tests/test_show.py::CommandTest*': (99, 'the command'),
+    'tests/test_show.py::CommandTest*every_*': (99, 'pictures of rows'),
     'tests/text/test_bytepairs.py::*any_merges*': (6, 'vocabularies'),
     'tests/text/test_bytepairs.py::OracleTest*': (3, 'expressions'),
     'tests/text/test_every_tokenizer.py::*in_a_graph*': (3, 'tokenizers'),

@@ -38,6 +38,7 @@ from infoword_tf.data import store as stores
 from infoword_tf.training import loop, record
 from infoword_tf.training import run as training
 from tests import places, quick, runs
+from tests.runs import python
 
 INSIDE = 'INFOWORD_FAULTS_INSIDE'  # set where tmpfs may be mounted
 # Steps of `runs.SMALL`: logged 1, evaluated 3 and 6, saved 2, 4 and 6.
@@ -285,27 +286,21 @@ def _term(*_: Any) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def kill(bench: Bench, phase: str) -> str:
-    """Injects kill -9 in a phase."""
+def end(bench: Bench, phase: str, act: Act) -> str:
+    """Injects kill -9 or SIGTERM in a phase."""
     cache = bench.folder / 'cache' if 'tokenized' in phase else None
-    ended = bench.run('run', hook=PHASES[phase](_kill), cache=cache)
-    assert ended.status == -signal.SIGKILL, ended
+    ended = bench.run('run', hook=PHASES[phase](act), cache=cache)
+    status = -signal.SIGKILL if act is _kill else errors.Preempted.status
+    assert ended.status == status, ended
+    if act is _term:
+        assert ended.output.rstrip().splitlines()[-1].startswith(
+            'stopped by SIGTERM: the same command goes on'
+        ), ended.output
     result = bench.goes_on('run', cache=cache)
     if cache:
         left = sorted(x.name for x in (cache / 'stores').glob('*/*'))
         assert left == ['heldout', 'train'], left
-    return result
-
-
-def term(bench: Bench, phase: str) -> str:
-    """Injects SIGTERM in a phase."""
-    cache = bench.folder / 'cache' if 'tokenized' in phase else None
-    ended = bench.run('run', hook=PHASES[phase](_term), cache=cache)
-    assert ended.status == errors.Preempted.status, ended
-    assert ended.output.rstrip().splitlines()[-1].startswith(
-        'stopped by SIGTERM: the same command goes on'
-    ), ended.output
-    return f'status 42; {bench.goes_on("run", cache=cache)}'
+    return result if act is _kill else f'status 42; {result}'
 
 
 def term_while_importing(bench: Bench) -> str:
@@ -320,10 +315,7 @@ def term_while_importing(bench: Bench) -> str:
         'runpy.run_module("infoword_tf.train", run_name="__main__")\n'
     )
     arguments = runs.arguments(bench.folder / 'run', *FLAGS)
-    done = subprocess.run(
-        [sys.executable, '-c', code, *arguments],
-        cwd=runs.ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = python('-c', code, *arguments)
     assert done.returncode == errors.Preempted.status, done.stderr
     message = 'stopped by SIGTERM: the same command goes on\n'
     assert done.stderr == message, done.stderr
@@ -601,13 +593,13 @@ def _each(fault: Callable[..., str], what: str, *options: Any) -> dict:
 _HOW = tuple(DAMAGES)
 FAULTS: dict[str, dict[str, Fault]] = {
     'kill': {
-        **_each(kill, '`kill -9` while {}', *PHASES),
+        **_each(end, '`kill -9` while {}', *((x, _kill) for x in PHASES)),
         '`kill -9` 20 times at random moments': kill_at_random,
         '`kill -9` of an export': kill_of_export,
     },
     'term': {
         'SIGTERM while TensorFlow is imported': term_while_importing,
-        **_each(term, 'SIGTERM while {}', *PHASES),
+        **_each(end, 'SIGTERM while {}', *((x, _term) for x in PHASES)),
     },
     'disk': {
         'the disk is full': full,

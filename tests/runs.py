@@ -23,6 +23,14 @@ SMALL = (
 TEXT: dict[str, str] = {}
 
 
+def python(*words, **more):
+    """Runs Python in a process of its own; returns its end."""
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=ROOT, capture_output=True, text=True, check=False, **more,
+    )  # fmt: skip
+
+
 def set_up() -> None:
     """Writes the text; call it in setUpModule."""
     folder = places.make()
@@ -61,13 +69,7 @@ def run(workdir, *more, module='infoword_tf.train'):
 
     As `tests.quick` it is one layer of 64.
     """
-    done = subprocess.run(
-        [sys.executable, '-m', module, *arguments(workdir, *more)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python('-m', module, *arguments(workdir, *more))
     return done.returncode, done.stdout + done.stderr
 
 

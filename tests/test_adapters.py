@@ -26,6 +26,7 @@ from infoword_tf.workdir import Workdir
 from tests import places, quick, runs, zoo
 from tests.eager import eagerly
 from tests.export import workdirs
+from tests.near import assert_near
 from tests.refused import refused
 
 LORA = AdapterConfig('lora', rank=2, alpha=3.0, where='all', frozen='float32')
@@ -130,13 +131,10 @@ class ModelTest(parameterized.TestCase):
             for part, a, b in of_kernel:
                 columns = slice(part.begin, part.begin + part.width)
                 d = of_kernels[kernel.path][:, columns]
-                for path, value in (
-                    (a.path, d @ b.numpy().T), (b.path, a.numpy().T @ d),
-                ):  # fmt: skip
-                    scale = np.abs(value).max()
-                    np.testing.assert_allclose(
-                        each[path], SCALE * value, rtol=1e-4, atol=1e-5 * scale
-                    )
+                assert_near(each, {
+                    a.path: SCALE * d @ b.numpy().T,
+                    b.path: SCALE * a.numpy().T @ d,
+                }, rtol=1e-4, of_each=1e-5)  # fmt: skip
 
         # In microbatches, and with the blocks computed again.
         state = {n: e.empty for n, e in model.empty_state(8).items()}
@@ -152,11 +150,8 @@ class ModelTest(parameterized.TestCase):
             others.append(again)
             self.assertEqual(through, SPLIT.get(name, set()))
         for other in others:
-            for path, x in zip(model.trainable, other, strict=True):
-                scale = np.abs(each[path]).max()
-                np.testing.assert_allclose(
-                    x, each[path], rtol=1e-4, atol=1e-5 * scale, err_msg=path
-                )
+            other = dict(zip(model.trainable, other, strict=True))
+            assert_near(other, each, rtol=1e-4, of_each=1e-5)
 
     def test_what_learns_and_what_is_written(self):
         model, plain = with_adapters('label')

@@ -4,9 +4,11 @@ import pathlib
 
 import numpy as np
 from absl.testing import absltest
+from safetensors import safe_open
 
-from infoword_tf import checkpoint
+from infoword_tf import checkpoint, files
 from infoword_tf.config import WEIGHTS
+from tests.faults import OLDER
 
 
 class WeightsStepTest(absltest.TestCase):
@@ -22,3 +24,29 @@ class WeightsStepTest(absltest.TestCase):
         (folder / WEIGHTS).write_bytes(data.replace(one, one[:-1] + b'\x3e'))
         self.assertEqual(checkpoint.weights_step(folder), 7)
         self.assertIsNone(checkpoint.weights_step(folder, checked=True))
+
+    def test_every_type_comes_back(self):
+        """To us, and to the library of these files."""
+        path = pathlib.Path(self.create_tempdir().full_path) / 'x'
+        arrays = {
+            f'{name} {shape}': np.ones(shape, np.dtype(name))
+            for name in files._DTYPES for shape in ((), (2, 0), (3, 2))
+        }  # fmt: skip
+        files.write_tensors(path, arrays)
+        with safe_open(path, 'np') as others:
+            self.assertCountEqual(others.keys(), arrays)
+            for actual in (files.read_tensors(path), others.get_tensor):
+                get = getattr(actual, '__getitem__', actual)
+                for name, array in arrays.items():
+                    self.assertEqual(get(name).dtype, array.dtype)
+                    np.testing.assert_array_equal(get(name), array)
+
+    def test_files_of_older_code_have_the_digests_of_today(self):
+        """What stands in them; and of a whole file as `b2sum -l 80` has it."""
+        path = OLDER / 'run' / WEIGHTS
+        with files._safetensors(path) as file:
+            self.assertIn(files.DIGEST, file.metadata())
+        self.assertIn('step', files.read_tensors(path))
+        self.assertEqual(
+            files.digest_of(path.with_name('vocab.txt')), '3e8db276fec445f351b6'
+        )

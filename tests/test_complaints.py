@@ -350,7 +350,12 @@ class BadInputTest(places.Folder, parameterized.TestCase):
             record = logging.makeLogRecord({'msg': message})
             self.assertEqual(bool(logger.filter(record)), is_shown, message)
 
-    def test_ctrl_c(self):
-        interrupted = mock.Mock(side_effect=KeyboardInterrupt)
-        printed = self.stderr_of(130, interrupted, stopped='it goes on')
-        self.assertEqual(printed, '\nstopped; it goes on\n')
+    @parameterized.parameters(
+        (KeyboardInterrupt(), 130, '\nstopped; it goes on\n'),
+        (errors.Preempted('by SIGTERM: from step 3'), 42,
+         'stopped by SIGTERM: from step 3\n'),
+    )  # fmt: skip
+    def test_who_stops_it(self, error, status, expected):
+        stopped = mock.Mock(side_effect=error)
+        printed = self.stderr_of(status, stopped, stopped='it goes on')
+        self.assertEqual(printed, expected)

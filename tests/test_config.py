@@ -128,6 +128,17 @@ class Version3Test(parameterized.TestCase):
         )
 
 
+class LayoutTest(absltest.TestCase):
+    def test_what_is_shown_and_stands_around_two(self):
+        two = ('cls', 'x'), ('sep', 'sep')
+        for layout, shown, around in (
+            (Layout(('cls',), ('sep',)), '[CLS] text [SEP]',
+             (('cls',), ('sep',))),
+            (Layout(('ask:',), (), around_two=two), 'ask: text', two),
+        ):  # fmt: skip
+            self.assertEqual((layout.shown, layout.two), (shown, around))
+
+
 class ConfigFilesTest(places.Folder, absltest.TestCase):
     def test_every_part_comes_back(self):
         config = Config(**WHOLE)

@@ -13,6 +13,7 @@ from infoword_tf.training import loop
 from infoword_tf.training.state import State
 from tests import eager, places, toys, zoo
 from tests.eager import eagerly
+from tests.near import assert_near
 from tests.refused import refused
 
 KEY = eager.new_key(0, 0)
@@ -64,11 +65,9 @@ class QueueTest(absltest.TestCase):
         table.assign(table * np.nan)
         with self.assertRaises(loop.NonFiniteLoss):
             trainer.train(tf.constant(1))
-        for path, value in trainer.state.variables().items():
-            np.testing.assert_array_equal(value.numpy(), state[path], path)
-        for path, variable in model.variables.items():
-            if path.startswith('momentum/'):
-                np.testing.assert_array_equal(variable, weights[path], path)
+        assert_near(trainer.state.variables(), state)
+        momentum = {k: x for k, x in weights.items() if k[:9] == 'momentum/'}
+        assert_near(model.variables, momentum)
 
 
 class BegunTest(places.Folder, absltest.TestCase):
@@ -97,28 +96,25 @@ class BegunTest(places.Folder, absltest.TestCase):
             views = zoo.make_views('replaced')
         self.assertEqual(model.encoders['generator'].depth, 3)
         self.assertEqual(model.encoder.depth, 1)
-        for path, variable in first.variables.items():
-            mine = f'generator/{path.removeprefix("encoder/")}'
-            np.testing.assert_array_equal(model.variables[mine], variable, mine)
-            self.assertNotIn(mine, model.trainable)
-            self.assertNotIn(mine, model.checkpointed)
+        mine = {f'generator/{path.removeprefix("encoder/")}': x
+                for path, x in first.variables.items()}  # fmt: skip
+        assert_near(model.variables, mine)
+        for weights in (model.trainable, model.checkpointed):
+            self.assertNoCommonElements(mine, weights)
         learning = {p.split('/')[0] for p in model.trainable}
         self.assertEqual(learning, {'encoder', 'discriminator', 'objectives'})
         kernel = {'objectives/replaced/kernel'}
         self.assertEqual(model.no_decay, kernel)
         self.assertNoCommonElements(kernel, model.exported)
         self.assertContainsSubset(kernel, model.checkpointed)
-        with tf.GradientTape() as tape:
-            outcomes, _ = model.outcomes(views, zoo.statistics(), KEY)
-            loss = model.loss(outcomes)
-        self.assertAlmostEqual(float(loss), np.log(2), delta=0.2)
-        actual = tape.gradient(
-            loss, [v.value for v in model.trainable.values()]
+        *_, loss, actual = zoo.differentiated(
+            model, views, zoo.statistics(), KEY
         )
-        by_path = dict(zip(model.trainable, actual, strict=True))
+        self.assertAlmostEqual(float(loss), np.log(2), delta=0.2)
         # The encoder learns through the state that is read alone.
-        self.assertIsNotNone(by_path['encoder/layer_0/inner_kernel'])
-        self.assertIsNotNone(by_path['discriminator/layer_0/inner_kernel'])
+        for encoder in 'encoder', 'discriminator':
+            kernel = actual[f'{encoder}/layer_0/inner_kernel']
+            self.assertGreater(np.abs(kernel).max(), 0)
 
     def test_another_vocabulary(self):
         config = zoo.config('mlm')
@@ -150,10 +146,7 @@ class BegunTest(places.Folder, absltest.TestCase):
             model = Model(zoo.config('auxiliary'), zoo.SPECIALS)
         self.assertEmpty(block & set(model.trainable))
         self.assertContainsSubset(block, model.checkpointed)
-        for path in block:
-            np.testing.assert_array_equal(
-                model.variables[path], first.variables[path], path
-            )
+        assert_near(model.variables, {p: first.variables[p] for p in block})
 
 
 class TaughtTest(absltest.TestCase):

@@ -7,8 +7,6 @@ import itertools
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 from absl.testing import parameterized
 
@@ -17,8 +15,8 @@ from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import TABLE
 from tests import language
 from tests.language import parsed
+from tests.runs import ROOT, python
 
-ROOT = pathlib.Path(__file__).parent.parent
 LIBRARY = ROOT / 'infoword_tf'
 # What each folder may import of the others; benchmarks/encode.py measures
 # exports.
@@ -32,9 +30,11 @@ DIRECTIONS = {
 }
 # Where scores are masked.
 MASKED = ('layers', 'encoders', 'critics', 'objectives')
-FREE = ('layers', 'encoders', 'critics', 'objectives', 'views', 'model.py',
-        'resolve.py', 'plan.py', 'config.py', 'settings.py', 'pictures.py',
-        'sizes.py')  # fmt: skip
+FREE = tuple(f'infoword_tf/{name}' for name in (
+    'layers', 'encoders', 'critics', 'objectives', 'views', 'model.py',
+    'resolve.py', 'plan.py', 'config.py', 'settings.py', 'pictures.py',
+    'sizes.py',
+))  # fmt: skip
 DANGEROUS = ('pickle', 'cPickle', 'cloudpickle', 'dill', 'joblib', 'marshal',
              'shelve', 'tarfile', 'yaml', 'zipfile')  # fmt: skip
 REFUSALS = 'UsageError', 'InputError', 'NoColumn'
@@ -144,7 +144,7 @@ def refusals(tree):
                 yield node.lineno, literal[1] if literal else passed
 
 
-def names_compared(tree, names):
+def names_compared(tree, names=tuple(CRITICS)):
     """Lines where a critic's name is compared, as `critic == 'late'`.
 
     A literal that is one of `names`, or that name in capitals; `cosine`, which
@@ -181,13 +181,7 @@ class HouseTest(parameterized.TestCase):
     )
     def test_checker(self, *command):
         """What `make lint` runs; mypy takes half a minute once a clone."""
-        done = subprocess.run(
-            [sys.executable, '-m', *command],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = python('-m', *command)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     @parameterized.parameters(*DIRECTIONS)
@@ -225,16 +219,13 @@ class HouseTest(parameterized.TestCase):
         for rule, start in zip(actual, rules, strict=True):
             self.assertStartsWith(rule, start)
 
-    def test_classes_have_unique_names(self):
-        names = language.class_names(sources(*set(DIRECTIONS) - {'tests'}))
-        self.assertGreater(len(names), 300)
-        self.assertCountEqual(names, set(names))
-
-    def test_files_of_tests_have_unique_names(self):
-        """Pytest imports them by name alone, and refuses the second."""
-        names = [x.name for x in sources('tests') if x.name[:5] == 'test_']
-        self.assertGreater(len(names), 150)
-        self.assertCountEqual(names, set(names))
+    def test_names_are_unique(self):
+        """Of classes; of files of tests, which pytest imports by them alone."""
+        classes = language.class_names(sources(*set(DIRECTIONS) - {'tests'}))
+        files = [x.name for x in sources('tests') if x.name[:5] == 'test_']
+        for names, least in (classes, 300), (files, 150):
+            self.assertGreater(len(names), least)
+            self.assertCountEqual(names, set(names))
 
     @parameterized.parameters(*DIRECTIONS)
     def test_imports_go_one_way(self, folder):
@@ -263,22 +254,9 @@ class HouseTest(parameterized.TestCase):
             f'{file.relative_to(ROOT)}:{line}'
             for file in sources('infoword_tf', 'tasks', 'export', 'benchmarks')
             if file.parent.name != 'critics'
-            for line in names_compared(parsed(file), [*CRITICS])
+            for line in names_compared(parsed(file))
         ]
         self.assertLessEqual(len(places), 10, places)
-
-    @parameterized.parameters(
-        ("x = settings['critic'] == 'late'", True),
-        ("if critic in ('late', LEXICAL): pass", True),
-        ('if config.CROSS != x: pass', True),
-        ("x = self.critic != 'cosine'", True),
-        ("x = similarity == 'cosine'", False),
-        ("x = {'late': 1}", False),
-        ("x = name == 'later'", False),
-    )
-    def test_what_compares_a_critic(self, code, expected):
-        lines = [*names_compared(ast.parse(code), [*CRITICS])]
-        self.assertEqual(bool(lines), expected)
 
     @parameterized.parameters('tasks', 'export', 'benchmarks')
     def test_only_commands_define_flags(self, folder):
@@ -323,6 +301,13 @@ class HouseTest(parameterized.TestCase):
         ("x = np.load(path, mmap_mode='r')", False, dangers),
         ('x = model.eval()', False, dangers),
         ('subprocess.run([text], shell=False)', False, dangers),
+        ("x = settings['critic'] == 'late'", True, names_compared),
+        ("if critic in ('late', LEXICAL): pass", True, names_compared),
+        ('if config.CROSS != x: pass', True, names_compared),
+        ("x = self.critic != 'cosine'", True, names_compared),
+        ("x = similarity == 'cosine'", False, names_compared),
+        ("x = {'late': 1}", False, names_compared),
+        ("x = name == 'later'", False, names_compared),
     )
     def test_what_a_rule_is_about(self, code, actual, rule=infinities):
         self.assertEqual(bool(list(rule(ast.parse(code)))), actual)
@@ -423,40 +408,33 @@ class HouseTest(parameterized.TestCase):
          "print(os.environ['KERAS_BACKEND'])", 'tensorflow'),
     )  # fmt: skip
     def test_importing_chooses_a_framework(self, code, printed):
-        done = subprocess.run(
-            [sys.executable, '-c', code],
-            cwd=ROOT, capture_output=True, text=True, check=True,
-            env={k: v for k, v in os.environ.items() if k != 'KERAS_BACKEND'},
-        )  # fmt: skip
-        self.assertEqual(done.stdout.strip(), printed)
+        environment = dict(os.environ)
+        environment.pop('KERAS_BACKEND', None)
+        done = python('-c', code, env=environment)
+        self.assertEqual(done.stdout.strip(), printed, done.stderr)
+
+    @parameterized.parameters(
+        # A notebook that trains goes on showing figures of its own.
+        (r'.*pyplot', 'infoword_tf', 'tasks', 'export'),
+        (r'absl\.flags', 'infoword_tf'),  # but the commands
+        # The library needs no other model code.
+        (r'(tf_keras|official)\b.*', 'infoword_tf'),
+        # What runs under JAX is free of it.
+        (r'(tensorflow|tf_keras|orbit).*', *FREE),
+    )
+    def test_what_is_not_imported(self, pattern, *places):
+        files = [
+            file for place in places
+            for file in (sources(place) if '.' not in place else [ROOT / place])
+            if file.name not in FLAGS or 'absl' not in pattern
+        ]  # fmt: skip
+        for file in files:
+            for module in imports(file, top_level_only=places == FREE):
+                self.assertNotRegex(module, f'^{pattern}$', file)
 
     def test_pictures_leave_matplotlib_as_it_was(self):
-        """A notebook that trains goes on showing figures of its own."""
         for file in sources('infoword_tf', 'tasks', 'export'):
-            for module in imports(file, top_level_only=False):
-                self.assertNotEndsWith(module, 'pyplot', file)
             self.assertNotIn('matplotlib.use(', file.read_text(), file)
-
-    def test_what_runs_under_jax_imports_no_tensorflow(self):
-        for name in FREE:
-            path = LIBRARY / name
-            for file in sources(path) if path.is_dir() else [path]:
-                for module in imports(file, top_level_only=True):
-                    self.assertFalse(
-                        module.startswith(('tensorflow', 'tf_keras', 'orbit')),
-                        f'{file} imports {module}',
-                    )
-
-    def test_only_the_commands_know_flags(self):
-        for file in sources(LIBRARY):
-            if file.name not in FLAGS:
-                self.assertNotIn('absl.flags', list(imports(file, False)), file)
-
-    def test_the_library_needs_no_other_model_code(self):
-        for file in sources(LIBRARY):
-            for module in imports(file, top_level_only=False):
-                room = module.split('.')[0]
-                self.assertNotIn(room, ('tf_keras', 'official'), file)
 
     def test_no_dropout_with_a_hidden_state(self):
         """Under Keras' `fit` such a state makes the key of a step, with rows

@@ -59,19 +59,12 @@ def run_forbidden(code, *args):
         'sys.meta_path.insert(0, test_jax.Forbid())\n'
         + code
     )
+    of_jax = {'KERAS_BACKEND': 'jax', 'JAX_PLATFORMS': 'cpu'}
     done = subprocess.run(
         [sys.executable, '-c', code, *map(str, args)],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            'KERAS_BACKEND': 'jax',
-            'JAX_PLATFORMS': 'cpu',
-            'XLA_FLAGS': QUICK,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        cwd=ROOT, env={**os.environ, **of_jax, 'XLA_FLAGS': QUICK},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f'{done.stdout}\n{done.stderr}')
     return done.stdout
@@ -166,63 +159,39 @@ def cases():
     of_cbow = {k.replace('skip_gram', 'cbow'): v for k, v in binary.items()}
     losses = [f'{row}.loss' for row in ('skip_gram', 'cbow')]
     return {
-        'lookup': LESSONS['lookup']._replace(
-            settings={
-                'label.pooler': 'gelu',
-                'embed.temperature': 0.1,
-                'embed_distance.distance': 'mse',
-                'embed.width': 24,
-                'embed_distance.width': 24,
-            }
-        ),
+        'lookup': LESSONS['lookup']._replace(settings={
+            'label.pooler': 'gelu', 'embed.temperature': 0.1,
+            'embed_distance.distance': 'mse', 'embed.width': 24,
+            'embed_distance.width': 24,
+        }),
         'lookup_vocabulary': Case(
             words, 'lookup', settings=dict.fromkeys(losses, 'vocabulary')
         ),
         'lookup_binary': Case(words, 'lookup', settings=binary | of_cbow),
-        'masked': LESSONS['masked']._replace(
-            settings={
-                'mlm.transform': True,
-                'dim.critic': 'cosine',
-                'ict.words': 24,
-                'ict.queue': 8,
-            }
-        ),
+        'masked': LESSONS['masked']._replace(settings={
+            'mlm.transform': True, 'dim.critic': 'cosine', 'ict.words': 24,
+            'ict.queue': 8,
+        }),
         'pairs': Case(
             'bert_nce:1,dim:1,nsp_nce:1', masking='spans',
             settings={'dim.one_mask': True},
         ),
-        'examples': LESSONS['transformer']._replace(
-            settings={
-                **CASES['span_null'].settings,
-                'soft_span.temperature': 2.0,
-            }
-        ),
-        'sentences': CASES['simcse_joint']._replace(
-            settings={
-                **CASES['simcse_joint'].settings,
-                'simcse.cut_features': 0.2,
-                'simcse.cut_tokens': 0.2,
-            }
-        ),
-        'relative': LESSONS['relative']._replace(
-            settings={
-                'span.end': 'conditional',
-                'embed.pooling': 'last',
-                'score.loss': 'cosent',
-            }
-        ),
-        'modern': LESSONS['modern']._replace(
-            settings={
-                'mlm.transform': True,
-                'label.mean': True,
-                'label.pooler': 'gelu_norm',
-            }
-        ),
-        **{
-            name: case
-            for name, case in CASES.items()
-            if JAX in case.checks
-        },
+        'examples': LESSONS['transformer']._replace(settings={
+            **CASES['span_null'].settings, 'soft_span.temperature': 2.0,
+        }),
+        'sentences': CASES['simcse_joint']._replace(settings={
+            **CASES['simcse_joint'].settings, 'simcse.cut_features': 0.2,
+            'simcse.cut_tokens': 0.2,
+        }),
+        'relative': LESSONS['relative']._replace(settings={
+            'span.end': 'conditional', 'embed.pooling': 'last',
+            'score.loss': 'cosent',
+        }),
+        'modern': LESSONS['modern']._replace(settings={
+            'mlm.transform': True, 'label.mean': True,
+            'label.pooler': 'gelu_norm',
+        }),
+        **{name: x for name, x in CASES.items() if JAX in x.checks},
     }  # fmt: skip
 
 
@@ -257,42 +226,25 @@ def ways_of_cases(cases):
 
 def expected(case, way):
     """TensorFlow's loss, outcomes [F] by row, gradients by path or none."""
-    import tensorflow as tf
-
     from infoword_tf.layers import dropout
     from tests import zoo
     from tests.eager import eagerly
 
     precision, with_key = WAYS[way]
     model = zoo.model_of(case, RATE, precision)
-    variables = [v.value for v in model.variables.values()]
     # Nothing compiled: that would take most of the time.
-    with eagerly(), tf.GradientTape() as tape:
-        outcomes, _ = model.outcomes(
-            zoo.views_of(case.resolved),
-            zoo.statistics(),
+    with eagerly():
+        outcomes, _, loss, gradients = zoo.differentiated(
+            model, zoo.views_of(case.resolved), zoo.statistics(),
             dropout.new_key(0, STEP) if with_key else None,
-        )
-        loss = model.loss(outcomes)
-    gradients = []
-    if way == TRAINED:
-        with eagerly():
-            gradients = tape.gradient(
-                loss,
-                variables,
-                unconnected_gradients=tf.UnconnectedGradients.ZERO,
-            )
-    return (
-        loss.numpy(),
-        {
-            row: np.array([*outcome.sums, *by_name(outcome.more)])
-            for row, outcome in outcomes.items()
-        },
-        {
-            path: tf.convert_to_tensor(gradient).numpy()
-            for path, gradient in zip(model.variables, gradients, strict=False)
-        },
-    )
+            weights=model.variables if way == TRAINED else {},
+        )  # fmt: skip
+    outcomes = {
+        row: np.array([*outcome.sums, *by_name(outcome.more)])
+        for row, outcome in outcomes.items()
+    }
+    gradients = {path: x.numpy() for path, x in gradients.items()}
+    return loss.numpy(), outcomes, gradients
 
 
 @unittest.skipUnless(importlib.util.find_spec('jax'), 'JAX is not installed')
@@ -365,23 +317,19 @@ class JaxTest(places.Folder, absltest.TestCase):
                     for row, outcome in outcomes.items():
                         sums = actual[f'{way}:outcome:{row}']
                         np.testing.assert_allclose(
-                            sums[0] / sums[1],
-                            outcome[0] / outcome[1],
-                            rtol=BFLOAT16_LOSS,
-                            err_msg=row,
-                        )
+                            sums[0] / sums[1], outcome[0] / outcome[1],
+                            rtol=BFLOAT16_LOSS, err_msg=row,
+                        )  # fmt: skip
 
     def check(self, way, actual, loss, outcomes, gradients):
         """Compares what is exact but for the order of sums."""
         np.testing.assert_allclose(actual[f'{way}:loss'], loss, rtol=LOSS)
         for row, outcome in outcomes.items():
+            # MI is a difference of what may be much larger.
             np.testing.assert_allclose(
-                actual[f'{way}:outcome:{row}'],
-                outcome,
-                rtol=LOSS,
-                # MI is a difference of what may be much larger.
+                actual[f'{way}:outcome:{row}'], outcome, rtol=LOSS,
                 atol=LOSS * np.abs(outcome).max(),
-            )
+            )  # fmt: skip
         largest = max((np.abs(x).max() for x in gradients.values()), default=0)
         for path, gradient in gradients.items():
             # A scalar's is a difference of sums that are larger.
@@ -392,9 +340,6 @@ class JaxTest(places.Folder, absltest.TestCase):
                 # scores of a pair alike.
                 near = LOSS * largest
             np.testing.assert_allclose(
-                actual[f'{way}:gradient:{path}'],
-                gradient,
-                rtol=0,
-                atol=near,
+                actual[f'{way}:gradient:{path}'], gradient, rtol=0, atol=near,
                 err_msg=path,
-            )
+            )  # fmt: skip

@@ -31,17 +31,18 @@ def corpora(*names):
     return [f'--corpus={x}=text:{FOLDER}/text.{x}' for x in names]
 
 
-def run(workdir, *more, **ways):
-    learned = '--vocab_size=300', '--tokenizer=sentencepiece'
-    return quick_run(workdir, *learned, *more, **ways)
+def run(workdir, *more):
+    return quick_run(
+        workdir, '--vocab_size=300', '--tokenizer=sentencepiece', *more
+    )
 
 
-def quick_run(workdir, *more, **ways):
-    quick.run(*runs.SMALL, f'--workdir={workdir}', *more, **ways)
+def quick_run(workdir, *more):
+    quick.run(*runs.SMALL, f'--workdir={workdir}', *more)
     return runs.records(workdir)
 
 
-class LanguagesTest(absltest.TestCase):
+class LanguagesTest(places.Folder, absltest.TestCase):
     def test_all_of_infoxlm(self):
         """From text and two aligned files; each language has its bounds."""
         workdir = places.make() / 'run'
@@ -52,17 +53,14 @@ class LanguagesTest(absltest.TestCase):
         )  # fmt: skip
         last = records[-1]
         for row, parts in (
-            ('mmlm', ('de', 'en', 'fr')),
-            ('tlm', ('de-en', 'en-fr')),
+            ('mmlm', ('de', 'en', 'fr')), ('tlm', ('de-en', 'en-fr')),
             ('xlco', ('de-en', 'en-fr')),
-        ):
+        ):  # fmt: skip
             values = []
             for part in parts:
-                mi, ceiling = (
-                    last[f'heldout/{row}/{part}_{x}'] for x in ('mi', 'ceiling')
-                )
-                self.assertLess(mi, ceiling)
-                values.append(last[f'heldout/{row}/{part}_loss'])
+                begin = f'heldout/{row}/{part}_'
+                self.assertLess(last[f'{begin}mi'], last[f'{begin}ceiling'])
+                values.append(last[f'{begin}loss'])
             self.assertBetween(
                 last[f'heldout/{row}/loss'], min(values), max(values)
             )
@@ -82,14 +80,14 @@ class LanguagesTest(absltest.TestCase):
         self.assertIn('Translations: `', text)
 
     def test_the_order_of_languages_changes_nothing(self):
-        actual = []
-        for names in ('de fr'.split(), 'fr de'.split()):
-            workdir = places.make() / 'run'
-            records = run(
-                workdir, '--objectives=mlm', *corpora(*names), '--steps=2'
-            )
-            actual.append([record['mlm/loss'] for record in records])
-        self.assertEqual(*actual)
+        losses = [
+            [record['mlm/loss'] for record in run(
+                self.folder / names[0], '--objectives=mlm', *corpora(*names),
+                '--steps=2',
+            )]
+            for names in (('de', 'fr'), ('fr', 'de'))
+        ]  # fmt: skip
+        self.assertEqual(*losses)
 
     def test_the_last_of_a_language_counts(self):
         """So what a flagfile has can be replaced."""
@@ -151,18 +149,22 @@ class LanguagesTest(absltest.TestCase):
         folder = places.make()
         source = folders.write(folder / 'source', 'xlm_roberta')
         convert.convert(source, folder / 'start')
-        with contextlib.redirect_stdout(io.StringIO()) as shown:
-            records = quick_run(
-                folder / 'run',
-                f'--init={folder}/start',
-                '--objectives=infoxlm',
-                '--mmlm.transform', '--tlm.transform', '--steps=2',
-                '--seq_len=20', *corpora('en', 'de'),
-                f'--parallel={FOLDER}/two.{{de,en}}',
-            )  # fmt: skip
-        self.assertIn('taken encoder, objectives/mlm', shown.getvalue())
-        self.assertIn('fresh nothing', shown.getvalue())
-        self.assertGreater(records[-1]['tlm/loss'], 0)
+
+        def from_workdir(name, start, row, *more):
+            """Runs from a workdir, with the head of a row for all rows."""
+            with contextlib.redirect_stdout(io.StringIO()) as shown:
+                quick_run(
+                    folder / name, f'--init={folder}/{start}', '--seq_len=20',
+                    *more,
+                )  # fmt: skip
+            self.assertIn(f'taken encoder, objectives/{row}', shown.getvalue())
+            self.assertIn('fresh nothing', shown.getvalue())
+
+        from_workdir(
+            'run', 'start', 'mlm', '--objectives=infoxlm', '--mmlm.transform',
+            '--tlm.transform', '--steps=2', *corpora('en', 'de'),
+            f'--parallel={FOLDER}/two.{{de,en}}',
+        )  # fmt: skip
         convert.write(folder / 'run', folder / 'out', 'huggingface')
         before, after = (
             set(read_tensors(folder / x / 'model.safetensors'))
@@ -186,13 +188,8 @@ class LanguagesTest(absltest.TestCase):
         np.testing.assert_array_equal(*kernels[:2])
         self.assertGreater(np.abs(kernels[0] - kernels[2]).max(), 1e-5)
         # Other rows begin with a head that had begun so.
-        with contextlib.redirect_stdout(io.StringIO()) as shown:
-            quick_run(
-                folder / 'more', f'--init={folder}/run', '--objectives=mlm',
-                '--mlm.transform', '--steps=1', '--seq_len=20', *corpora('de'),
-            )  # fmt: skip
-        self.assertIn('taken encoder, objectives/mmlm', shown.getvalue())
-        self.assertIn('fresh nothing', shown.getvalue())
+        from_workdir('more', 'run', 'mmlm', '--objectives=mlm', '--mlm.transform',
+              '--steps=1', *corpora('de'))
 
     def test_a_language_of_few_lines(self):
         folder = places.make()

@@ -61,16 +61,12 @@ def learn(model, examples):
 
     @tf.function(autograph=False)
     def update(step):
-        with tf.GradientTape() as tape:
-            # Plain operations, which are traced fast.
-            actual, _ = model.outcomes(views.unflatten(flat), statistics)
-            loss = model.loss(actual)
-        gradients = tape.gradient(
-            loss,
-            list(optimizer.variables.values()),
-            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        # Plain operations, which are traced fast.
+        actual, *_, gradients = zoo.differentiated(
+            model, views.unflatten(flat), statistics
         )
-        optimizer.apply(gradients, tf.constant(RATE), step, tf.constant(True))
+        rate, allowed = tf.constant(RATE), tf.constant(True)
+        optimizer.apply([*gradients.values()], rate, step, allowed)
         return actual
 
     for step in range(UPDATES):

@@ -3,12 +3,9 @@
 from unittest import mock
 
 import numpy as np
-import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.encoders import Inputs
-from infoword_tf.model import Model
-from infoword_tf.resolve import ModelChoices, resolve
 from tests import eager, zoo
 from tests.objectives.eq1 import states_of, sums
 
@@ -95,37 +92,3 @@ class OnePassTest(absltest.TestCase):
             np.testing.assert_allclose(
                 sums(both[row]), sums(alone[row]), 1e-5, 1e-5, err_msg=row
             )
-
-    def test_a_row_of_weight_0_is_not_there(self):
-        """Nothing of it: weights, loss and gradients are bit for bit."""
-        chosen, results = [], []
-        for objectives in ('bert_nce', 'bert_nce:1,dim:0'):
-            resolved = resolve(
-                ModelChoices(objectives, seq_len=zoo.T, positions=zoo.POSITIONS)
-            )
-            chosen.append((resolved.config(zoo.V), resolved.plan.source_specs))
-            config = zoo.config('bert_nce').replace(rows=resolved.rows)
-            model = Model(config, zoo.SPECIALS)
-            self.assertEqual(list(model.objectives), ['bert_nce'])
-            views = zoo.views_of(resolved)
-            self.assertEqual(list(views), ['masked'])
-            variables = {p: v.value for p, v in model.variables.items()}
-            with tf.GradientTape() as tape:
-                outcomes, _ = model.outcomes(views, zoo.statistics(), KEY)
-                loss = model.loss(outcomes)
-            gradients = tape.gradient(loss, variables)
-            results.append(
-                {
-                    'loss': loss,
-                    **{f'weight {p}': v for p, v in variables.items()},
-                    **{
-                        f'gradient {p}': tf.convert_to_tensor(g)
-                        for p, g in gradients.items()
-                    },
-                }
-            )
-        self.assertEqual(*chosen)
-        first, second = results
-        self.assertEqual(list(first), list(second))
-        for name, value in first.items():
-            np.testing.assert_array_equal(value, second[name], name)

@@ -6,11 +6,8 @@ import gzip
 import io
 import json
 import os
-import pathlib
 import shutil
 import signal
-import subprocess
-import sys
 from unittest import mock
 
 import numpy as np
@@ -32,6 +29,7 @@ from infoword_tf.data.source import WindowSource
 from tests import corpus as topics
 from tests import places, runs
 from tests.refused import refused
+from tests.runs import python
 
 FOLDER = None
 WORDS = '--vocab_size=400'
@@ -87,23 +85,12 @@ def whole():
 
 
 def bytes_of(folder):
-    """By name every file of a store; the index without what was asked."""
-    actual = {
+    """By name every file of a store."""
+    return {
         str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob('*'))
+        for path in folder.rglob('*')
         if path.is_file() and path.name != '.lock'
     }
-    return actual
-
-
-def damaged(output, name):
-    """A copy of a store in which a bit of a file is another one."""
-    shutil.copytree(whole()[0], output)
-    path = output / name
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    return output
 
 
 def killed(*_):
@@ -111,18 +98,18 @@ def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class ChunksTest(parameterized.TestCase):
+def sentences(reader, chunks):
+    return [x.sentences for part in chunks for x in reader.read_chunk(part)]
+
+
+class ChunksTest(places.Folder, parameterized.TestCase):
     @parameterized.product(size=(1, 100, 1777, 10**9), by_line=(False, True))
     def test_documents_of_a_file_in_chunks(self, size, by_line):
         path = FOLDER / 'a.txt'
         actual = textfiles.chunks([path], size, by_line)
         reader = textfiles.Files('lines' if by_line else 'text')
         expected = [x.sentences for x in reader.read([path], '')]
-        self.assertEqual(
-            [x.sentences for chunk in actual
-             for x in reader.read_chunk(chunk)],
-            expected,
-        )  # fmt: skip
+        self.assertEqual(sentences(reader, actual), expected)
         self.assertEqual(sum(chunk.size for chunk in actual),
                          path.stat().st_size)  # fmt: skip
         # Of documents of 200 bytes each is one, or all of them are.
@@ -132,29 +119,24 @@ class ChunksTest(parameterized.TestCase):
             self.assertLen(actual, 1)
 
     def test_odd_files(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        long = 'many words ' * 3000
+        long, reader = 'many words ' * 3000, textfiles.Files('text')
         for number, text in enumerate((
             '', '\n\n\n', 'One.', '\ufeffOne.\n\nTwo.', 'One.\r\n\r\nTwo.\r\n',
             f'{long}\n{long}\n\n{long}', 'One.\n' + ' \t\n' * 5000 + 'Two.',
             '一。\n\n二。\n\n三。', '\n\nOne.\n\n\n\nTwo.\n\n',
         )):  # fmt: skip
-            path = folder / f'{number}.txt'
+            path = self.folder / f'{number}.txt'
             path.write_text(text, newline='')
-            text = textfiles.Files('text')
-            expected = [*text.read_chunk(textfiles.Chunk(path))]
-            for size in (1, 2, 3, 5, 7, 20, 9000):
-                actual = textfiles.chunks([path], size)
-                self.assertEqual(
-                    [x.sentences for chunk in actual
-                     for x in text.read_chunk(chunk)],
-                    [x.sentences for x in expected],
-                )  # fmt: skip
+            expected = sentences(reader, [textfiles.Chunk(path)])
+            for size in (1, 2, 5, 20, 9000):
+                actual = sentences(reader, textfiles.chunks([path], size))
+                self.assertEqual(actual, expected)
 
 
-class PrepareTest(parameterized.TestCase):
-    def folder(self):
-        return pathlib.Path(self.create_tempdir().full_path) / 'store'
+class PrepareTest(places.Folder, parameterized.TestCase):
+    def assert_whole(self, output):
+        """Checks that it has the bytes of the store that one call made."""
+        self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
 
     def test_the_same_tokens_as_of_the_text(self):
         output, result, log = whole()
@@ -181,14 +163,13 @@ class PrepareTest(parameterized.TestCase):
 
     def test_a_batch_in_blocks_reads_of_few_shards(self):
         """Each window once, and the same ones as of a store of one file."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        name, heldout = topics.write_topics(folder / 'text')
-        text = {'vocab_size': 400, 'corpus': name, 'heldout': heldout}
-        prepared(folder / 'store', shard_size=0.02, **text)
+        name, heldout = topics.write_topics(self.folder / 'text')
+        store = self.folder / 'store'
+        prepared(store, shard_size=0.02, corpus=name, heldout=heldout)
         read = {}
         for block in (None, 4000):
             with mock.patch.object(sources, 'GROUP', 3):
-                sharded_store = text_of(f'store:{folder}/store').train
+                sharded_store = text_of(f'store:{store}').train
                 source, plain = (
                     WindowSource(store, 16, 32, 3, shuffle_block=block)
                     for store in (
@@ -239,10 +220,9 @@ class PrepareTest(parameterized.TestCase):
 
     def test_records_make_the_tokens_of_their_text(self):
         """In shards of lines, of row groups, and of a packed file."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
         expected = text_of(f'store:{whole()[0]}')
-        for kind, name in self.records(folder).items():
-            output = folder / kind
+        for kind, name in self.records(self.folder).items():
+            output = self.folder / kind
             result, log = prepared(output, corpus=name)
             shards = len(list((output / 'train').glob('0*')))
             self.assertEqual(kind == 'jsonl.zst', shards == 1)
@@ -256,7 +236,11 @@ class PrepareTest(parameterized.TestCase):
                 np.testing.assert_array_equal(a.documents[:], b.documents[:])
 
     def test_an_array_of_shards_is_one(self):
+        """And nothing is read before it is needed."""
         store = text_of(f'store:{whole()[0]}').train
+        self.assertEmpty(store.ids.opened)
+        store.ids[np.array([0, 3])]
+        self.assertEqual(list(store.ids.opened), [0])
         plain = store.ids[:]
         random = np.random.default_rng(0)
         for shape in ((), (7,), (3, 40), (2, 1, 5), (0,)):
@@ -268,52 +252,42 @@ class PrepareTest(parameterized.TestCase):
                 store.ids[begin:end], plain[begin:end]
             )
 
-    def test_nothing_is_read_before_it_is_needed(self):
-        store = text_of(f'store:{whole()[0]}').train
-        self.assertEmpty(store.ids.opened)
-        store.ids[np.array([0, 3])]
-        self.assertEqual(list(store.ids.opened), [0])
-
     def test_small_files_share_a_shard(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         for number in range(30):
-            (folder / f'{number:02d}.txt').write_text(f'Text {number} is it.')
+            path = self.folder / f'{number:02d}.txt'
+            path.write_text(f'Text {number} is it.')
         result, _ = prepared(
-            folder / 'out', corpus=f'text:{folder}/*.txt', vocab_size=60,
-            shard_size=0.0002,
+            self.folder / 'out', corpus=f'text:{self.folder}/*.txt',
+            vocab_size=60, shard_size=0.0002,
         )  # fmt: skip
-        sizes = [shard[2] for shard in json.loads(
-            (folder / 'out' / 'store.json').read_text())['shards']]  # fmt: skip
+        index = json.loads((self.folder / 'out' / 'store.json').read_text())
+        sizes = [shard[2] for shard in index['shards']]
         self.assertEqual(sum(sizes), 29)
         self.assertLess(len(sizes), 5)
         self.assertEqual(result['documents'], {'train': 29, 'heldout': 1})
 
     def test_processes(self):
         """Two processes make the same bytes, of what one left behind."""
-        output = self.folder()
-        self.unfinished(output)
-        for number in (1, 4, 5):
-            (output / f'work/{number:06d}.done.json').unlink()
-        prepared(output, processes=2)
-        self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
-
-    def unfinished(self, output, **choices):
-        """A store that lacks only the end."""
+        output = self.folder / 'store'
         with (
             mock.patch.object(sharding, 'finish', side_effect=ValueError),
             self.assertRaises(ValueError),
         ):
-            prepared(output, **choices)
+            prepared(output)
+        for number in (1, 4, 5):
+            (output / f'work/{number:06d}.done.json').unlink()
+        prepared(output, processes=2)
+        self.assert_whole(output)
 
     def test_a_process_that_is_killed(self):
-        output = self.folder()
+        output = self.folder / 'store'
         with (
             mock.patch.object(prepare, '_begin', killed),
             self.assertRaisesRegex(RuntimeError, 'a process was killed'),
         ):
             prepared(output, processes=2)
         prepared(output)
-        self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
+        self.assert_whole(output)
 
     def test_a_process_ends_with_the_one_that_began_it(self):
         code = (
@@ -327,15 +301,10 @@ class PrepareTest(parameterized.TestCase):
             'print(1)\n'
         )
         # Its output ends with the last process that holds it.
-        done = subprocess.run(
-            [sys.executable, '-c', code],
-            cwd=runs.ROOT, capture_output=True, text=True, timeout=30,
-        )  # fmt: skip
-        self.assertEqual(done.stdout, '1\n')
+        self.assertEqual(python('-c', code, timeout=30).stdout, '1\n')
 
     def test_a_text_that_changes_on_the_way(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        path = folder / 'x.txt'
+        folder, path = self.folder, self.folder / 'x.txt'
         path.write_text('\n\n'.join(f'Text number {i}.' for i in range(60)))
         real = sharding.write
 
@@ -360,7 +329,7 @@ class PrepareTest(parameterized.TestCase):
     @parameterized.parameters('begin', 'write', 'finish')
     def test_stopped(self, where):
         """At each place; the same command goes on, and makes the same."""
-        output = self.folder()
+        output = self.folder / 'store'
         real, calls = sharding.write, []
 
         def stopping(at):
@@ -376,39 +345,30 @@ class PrepareTest(parameterized.TestCase):
 
             return mock.patch.object(sharding, 'write', work)
 
-        with contextlib.ExitStack() as stack:
-            if where in ('begin', 'finish'):
-                module, name = {
-                    'begin': (prepare.files, 'write_json'),
-                    'finish': (stores, 'join'),
-                }[where]
-                stack.enter_context(
-                    mock.patch.object(
-                        module, name, side_effect=KeyboardInterrupt
-                    )
-                )
-            else:
-                stack.enter_context(stopping(4))
-            with self.assertRaises(KeyboardInterrupt):
-                prepared(output)
+        ends = {'side_effect': KeyboardInterrupt}
+        stopped = {
+            'begin': mock.patch.object(prepare.files, 'write_json', **ends),
+            'write': stopping(4),
+            'finish': mock.patch.object(stores, 'join', **ends),
+        }
+        with stopped[where], self.assertRaises(KeyboardInterrupt):
+            prepared(output)
         self.assertFalse((output / 'store.json').exists())
         with refused('store_not_prepared', output):
             text_of(f'store:{output}')
-        with stopping(-1):
-            prepared(output)
-        self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
-        self.assertEqual(calls, sorted(set(calls)))
         # And once more: there is nothing to do.
-        with stopping(0):
-            prepared(output)
-        self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
+        for at in (-1, 0):
+            with stopping(at):
+                prepared(output)
+            self.assert_whole(output)
+            self.assertEqual(calls, sorted(set(calls)))
 
     def test_what_a_batch_complains_of_is_a_sentence(self):
         """Batches are made inside a graph, whose errors have pages of it."""
         real = WindowSource.batch
 
         def batch(source, step):
-            if step >= 3:
+            if step:
                 raise errors.InputError('damage', 'ids.bin is damaged; delete')
             return real(source, step)
 
@@ -416,12 +376,15 @@ class PrepareTest(parameterized.TestCase):
             mock.patch.object(WindowSource, 'batch', batch),
             self.assertRaises(errors.InputError) as raised,
         ):
-            runs.run_here(self.folder(), '--objectives=bert_nce')
+            runs.run_here(
+                self.folder, '--objectives=bert_nce', '--steps=2',
+                '--eval_every=2', '--vocab_size=300',
+                f'--corpus=text:{FOLDER}/a.txt', f'--heldout={FOLDER}/b.txt',
+            )  # fmt: skip
         self.assertEqual(raised.exception.id, 'batch_failed')
         self.assertEqual(str(raised.exception), 'ids.bin is damaged; delete')
 
     def test_damaged(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         for name, id in (
             ('train/000002/ids.bin', 'shard_damaged'),
             ('train/000001/flags.bin', 'shard_damaged'),
@@ -429,14 +392,18 @@ class PrepareTest(parameterized.TestCase):
             ('train/counts.npy', 'store_file_damaged'),
             ('heldout/ids.bin', 'store_file_damaged'),
         ):
-            output = damaged(folder / name.replace('/', '_'), name)
+            output = self.folder / name.replace('/', '_')
+            shutil.copytree(whole()[0], output)
+            data = bytearray((output / name).read_bytes())
+            data[len(data) // 2] ^= 1
+            (output / name).write_bytes(data)
             with refused(id, name):
                 store = text_of(f'store:{output}').train
                 store.ids[:], store.flags[:]
             # The same command looks at all of it, too.
             with refused(id, name):
                 prepared(output)
-        output = folder / 'lost'
+        output = self.folder / 'lost'
         shutil.copytree(whole()[0], output)
         (output / 'train/000003/ids.bin').unlink()
         with refused('shard_damaged', '000003'):
@@ -450,7 +417,7 @@ class PrepareTest(parameterized.TestCase):
 
     def test_a_store_of_which_a_former_version_left_documents_out(self):
         """It is trained on; that today's command would make it is not said."""
-        output = self.folder()
+        output = self.folder / 'store'
         shutil.copytree(whole()[0], output)
         index = json.loads((output / 'store.json').read_text())
         index['asked'] |= {'min_words': 3, 'duplicates': 'near'}
@@ -472,7 +439,7 @@ class PrepareTest(parameterized.TestCase):
                 mock.patch.object(corpora, 'chunks_of', one_part),
                 refused('store_without_documents', lacking),
             ):
-                prepared(self.folder())
+                prepared(self.folder / lacking)
         for more in ({'vocab_size': 9}, {'lower_case': True}):
             with refused('store_decides_vocab', f'--{[*more][0]}'):
                 text_of(f'store:{output}', **more)

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import subprocess
 import sys
 from unittest import mock
 
@@ -10,7 +9,8 @@ from absl.testing import parameterized
 
 from infoword_tf import __main__ as program
 from tests.refused import refused
-from tests.tasks.test_typed import ROOT, commands
+from tests.runs import python
+from tests.tasks.test_typed import commands
 
 # Needs what `make serving-compat` sets up.
 OF_A_CHECKOUT = 'export.compat'
@@ -54,11 +54,7 @@ class ProgramTest(parameterized.TestCase):
             'print([x for x in ("absl", "keras", "numpy", "tensorflow") '
             'if x in sys.modules])'
         )
-        done = subprocess.run(
-            [sys.executable, '-c', code],
-            cwd=ROOT, check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        self.assertEndsWith(done.stdout, '[]\n')
+        self.assertEndsWith(python('-c', code).stdout, '[]\n')
 
     @parameterized.parameters(
         ('clasify', 'the nearest is classify'),
@@ -110,5 +106,3 @@ class ProgramTest(parameterized.TestCase):
         run.assert_called_once_with(
             module, run_name='__main__', alter_sys=True
         )
-
-

@@ -10,7 +10,6 @@ from unittest import mock
 from absl.testing import parameterized
 
 from infoword_tf import commands
-from infoword_tf import resolve as resolving
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config, DenseConfig
 from infoword_tf.critics.late import LateConfig
@@ -93,20 +92,13 @@ class ComplaintsTest(parameterized.TestCase):
             self.refused('other_auxiliary_encoder', '--objectives=one,two',
                          "two brings another 'slow'", objectives='one,two')
 
-    @parameterized.parameters(
-        'bert_nce', 'mlm,dim', 'ict', 'infoword', 'simcse'
-    )
-    def test_a_batch_of_one(self, objectives):
-        self.refused(
-            'batch_of_one', '--batch_size=1', objectives=objectives,
-            batch_size=1,
-        )  # fmt: skip
-        resolve(ModelChoices(objectives, batch_size=2))
-
-    def test_a_batch_of_one_may_do(self):
+    def test_a_batch_of_one(self):
+        for objectives in ('bert_nce', 'mlm,dim', 'ict', 'infoword', 'simcse'):
+            self.refused('batch_of_one', '--batch_size=1',
+                         objectives=objectives, batch_size=1)
+            resolve(ModelChoices(objectives, batch_size=2))
         for objectives in ('mlm', 'bert', 'nsp_nce', 'transformer_xl', 'plm'):
-            plan = resolve(ModelChoices(objectives, batch_size=1)).plan
-            self.assertNotEmpty(plan.views, objectives)
+            resolve(ModelChoices(objectives, batch_size=1))
 
     @parameterized.parameters(
         ('mlm', 'lookup', 'mlm allows modern, transformer, disentangled '),
@@ -165,11 +157,7 @@ class ComplaintsTest(parameterized.TestCase):
             '--activation=gelu_erf', 'relu', objectives='transformer_xl',
             activation='gelu_erf', settings=published,
         )  # fmt: skip
-        resolve(
-            ModelChoices(
-                'transformer_xl', activation='relu', settings=published
-            )
-        )
+        config_of('transformer_xl', activation='relu', settings=published)
 
     def test_same_length_of_what_looks_ahead(self):
         self.refused('same_length_not_causal', '--objectives=plm',
@@ -278,23 +266,17 @@ class InitTest(parameterized.TestCase):
                      seq_len=65)
 
     def test_what_is_no_weight_may_change(self):
-        started = config_of('transformer_xl', clamp=8)
-        self.assertEqual(started.encoder.arguments['clamp'], 8)
-        actual = resolve(
-            ModelChoices('transformer_xl', clamp=16, same_length=True), started
-        ).encoder.arguments
-        self.assertEqual((actual['clamp'], actual['same_length']), (16, True))
-        same = resolve(
-            ModelChoices('transformer_xl'), started
-        ).encoder.arguments
-        self.assertEqual(same['clamp'], 8)
-
-    def test_same_length_stays_with_rows_that_can_have_it(self):
-        started = config_of('transformer_xl', same_length=True)
-        same = resolve(
-            ModelChoices('transformer_xl'), started
-        ).encoder.arguments
-        self.assertTrue(same['same_length'])
+        """And stays with rows that can have it."""
+        started = config_of('transformer_xl', clamp=8, same_length=True)
+        for more, expected in (
+            ({}, (8, True)), ({'clamp': 16}, (16, True)),
+            ({'same_length': False}, (8, False)),
+        ):  # fmt: skip
+            choices = ModelChoices('transformer_xl', **more)
+            actual = resolve(choices, started).encoder.arguments
+            self.assertEqual(
+                (actual['clamp'], actual['same_length']), expected
+            )
         gone = resolve(ModelChoices('plm'), started).encoder
         self.assertNotIn('same_length', gone.arguments)
         ENCODERS[gone.name](**gone.arguments)
@@ -530,10 +512,13 @@ class DefaultsTest(parameterized.TestCase):
         )
 
     def test_rows_of_no_weight_are_left_out(self):
-        actual = resolve(ModelChoices('mlm:2,plm:0'))
-        self.assertEqual(list(actual.rows), ['mlm'])
-        self.assertEqual(actual.rows['mlm'].weight, 2.0)
-        self.assertEqual(list(actual.plan.views), ['masked'])
+        """Models and batches are made of what is the same without them."""
+        for objectives in ('mlm:2,plm:0', 'bert_nce:1,dim:0'):
+            first = objectives.split(',')[0]
+            actual, alone = map(resolve, map(ModelChoices, (objectives, first)))
+            self.assertEqual(actual.config(V), alone.config(V))
+            self.assertEqual([*actual.plan.views], ['masked'])
+            self.assertEqual(actual.plan.source_specs, alone.plan.source_specs)
 
     def test_a_setting_of_a_view_is_one_of_all_rows_that_read_it(self):
         choices = ModelChoices(
@@ -557,14 +542,10 @@ class DefaultsTest(parameterized.TestCase):
 
     @parameterized.parameters(
         ('mlm', None), ('ict', None), ('rnn_lm', None),
-        ('transformer_xl', 128), ('plm', 128),
+        ('transformer_xl', 128), ('plm', 128), ('plm', 0, 0), ('plm', 5, 5),
     )
-    def test_memory_is_as_long_as_a_text(self, objectives, length):
-        self.assertEqual(config_of(objectives).memory_length, length)
-
-    @parameterized.parameters(0, 5)
-    def test_memory_that_was_chosen(self, length):
-        actual = config_of('plm', memory_length=length)
+    def test_memory_is_as_long_as_a_text(self, objectives, length, chosen=None):
+        actual = config_of(objectives, memory_length=chosen)
         self.assertEqual(actual.memory_length, length)
 
     def test_the_encoder(self):
@@ -621,13 +602,10 @@ class DefaultsTest(parameterized.TestCase):
             with refused('rows_of_other_layouts'):
                 resolve(choices, config_of('mlm'))
         # What was taught so is read so, whatever it is taught next.
-        taught = started.replace(layout='gpt')
-        self.assertEqual(
-            resolve(ModelChoices('label'), taught).vector.layout, 'gpt'
-        )
-        self.assertEqual(
-            resolve(ModelChoices('label'), started).vector.layout, 'end'
-        )
+        for layout in ('gpt', 'end'):
+            taught = started.replace(layout=layout)
+            actual = resolve(ModelChoices('label'), taught)
+            self.assertEqual(actual.vector.layout, layout)
 
     def test_settings_reach_the_encoder(self):
         changes = {'transformer_xl.published': True}
@@ -669,24 +647,19 @@ class VectorTest(parameterized.TestCase):
             )
 
     def test_of_settings(self):
-        settings = {'dim.critic': 'cosine'}
-        actual = config_of('infoword', settings=settings)
-        self.assertEqual((actual.pooling, actual.similarity), ('cls', 'cosine'))
-        settings = {'dim.critic': 'scaled'}
-        actual = config_of('infoword', settings=settings)
-        self.assertEqual((actual.pooling, actual.similarity), ('cls', 'dot'))
+        for critic, similarity in ('cosine', 'cosine'), ('scaled', 'dot'):
+            actual = config_of('infoword', settings={'dim.critic': critic})
+            self.assertEqual(
+                (actual.pooling, actual.similarity), ('cls', similarity)
+            )
 
     def test_the_encoder_of_init_comes_first(self):
         """`label` allows several; alone it takes the first of them."""
         relative = config_of('plm')
         for row in ('label', 'score'):
-            rows = resolving.resolve_rows(ModelChoices(row))
-            actual = resolving.resolve_encoder(ModelChoices(row), rows)
-            self.assertEqual(actual, 'modern')
-            actual = resolving.resolve_encoder(
-                ModelChoices(row), rows, relative
-            )
-            self.assertEqual(actual, 'relative')
+            for started, name in (None, 'modern'), (relative, 'relative'):
+                actual = resolve(ModelChoices(row), started).encoder
+                self.assertEqual(actual.name, name)
 
     def test_priorities_are_distinct(self):
         """Else the order of the rows would decide; 0 is the plain vector."""

@@ -3,30 +3,33 @@
 import contextlib
 import errno
 import functools
-import io
 import json
 import os
-import pathlib
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-import infoword_tf
-from infoword_tf import checkpoint, commands, errors, files
+from infoword_tf import checkpoint, errors, files
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.training import loop, optim, record
 from tests import places, quick, runs
+from tests.near import assert_near
 from tests.refused import refused
-from tests.runs import ROOT, arguments, records, run_here, untimed, weights
+from tests.runs import (
+    arguments,
+    python,
+    records,
+    run_here,
+    untimed,
+    weights,
+)
 
 
 def setUpModule():
@@ -41,7 +44,7 @@ def finished():
     return workdir
 
 
-class CleanTest(absltest.TestCase):
+class CleanTest(places.Folder, absltest.TestCase):
     def test_what_is_seen_of_a_good_run(self):
         """Ours alone, and what XLA says once: that it compiled.
 
@@ -56,17 +59,8 @@ class CleanTest(absltest.TestCase):
         )
         environment = dict(os.environ)
         del environment['TF_CPP_MIN_LOG_LEVEL']  # of all tests
-        flags = arguments(
-            self.create_tempdir().full_path, '--objectives=mlm', '--steps=1'
-        )
-        done = subprocess.run(
-            [sys.executable, '-c', code, finished(), *flags],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        flags = arguments(self.folder, '--objectives=mlm', '--steps=1')
+        done = python('-c', code, finished(), *flags, env=environment)
         output = done.stdout + done.stderr
         self.assertEqual(done.returncode, 0, output)
         once = re.compile(
@@ -79,11 +73,11 @@ class CleanTest(absltest.TestCase):
         )
 
 
-class DamageTest(absltest.TestCase):
+class DamageTest(places.Folder, absltest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
+        self.workdir = self.folder / 'run'
         shutil.copytree(finished(), self.workdir)
 
     def test_a_run_that_is_older_than_a_choice(self):
@@ -104,33 +98,6 @@ class DamageTest(absltest.TestCase):
         ):
             with refused('run_other_flags', value):
                 run_here(self.workdir, '--steps=4', more)
-
-    def test_a_run_of_version_2(self):
-        """Its flags still say what they said."""
-        path = self.workdir / 'config.json'
-        today = path.read_text()
-        config = json.loads(today)
-        self.assertEqual(config['version'], 4)
-        [config['critic']] = config.pop('critics')
-        del config['encoder']['arguments']['activation']
-        for name in ('activation', 'untie', 'clamp', 'same_length'):
-            config['run'].pop(name)
-        config['version'] = 2
-        config['encoder']['arguments']['gelu'] = 'tanh'
-        config['run'] |= {
-            'gelu': 'tanh', 'untie': None, 'clamp': None, 'same_length': None
-        }  # fmt: skip
-        path.write_text(json.dumps(config))
-        (self.workdir / 'metrics.json').unlink()  # it was stopped before
-        value = '--activation was gelu_tanh, is gelu_erf'
-        with refused('run_other_flags', value):
-            run_here(self.workdir, '--steps=4', '--gelu=erf')
-        flagfile = self.workdir.parent / 'flags.txt'
-        flagfile.write_text('--steps=4\n--gelu=tanh\n')
-        run_here(self.workdir, f'--flagfile={flagfile}')
-        self.assertEqual(path.read_text(), today)
-        flagfile = self.workdir / 'flags.txt'
-        self.assertIn('--activation=gelu_tanh\n', flagfile.read_text())
 
     def test_a_cut_checkpoint_is_skipped_and_said(self):
         before = weights(self.workdir)
@@ -199,11 +166,11 @@ class DamageTest(absltest.TestCase):
             )
 
 
-class WeightsTest(absltest.TestCase):
+class WeightsTest(places.Folder, absltest.TestCase):
     """weights.safetensors is the last checkpoint, whenever a run stopped."""
 
     def test_a_kill_between_the_checkpoint_and_the_weights(self):
-        workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
+        workdir = self.folder / 'run'
         real = checkpoint.write_weights
 
         def killed(folder, tensors, step):
@@ -218,22 +185,17 @@ class WeightsTest(absltest.TestCase):
             run_here(workdir, '--steps=4')
         self.assertEqual(checkpoint.weights_step(workdir), 2)
         self.assertEqual(checkpoint.last_step(workdir), 4)
-        with self.assertWarnsRegex(
-            UserWarning, 'is of step 2, its last checkpoint of step 4'
-        ):
-            infoword_tf.load(workdir)
         run_here(workdir, '--steps=4')  # there is nothing left to train
         self.assertEqual(checkpoint.weights_step(workdir), 4)
         actual = files.read_tensors(workdir / 'weights.safetensors')
         last = files.read_tensors(
             workdir / 'checkpoints' / 'step-000000004.safetensors'
         )
-        for path, value in actual.items():
-            if path not in ('unigram', 'step'):
-                np.testing.assert_array_equal(value, last[f'model/{path}'])
+        del actual['unigram'], actual['step']
+        assert_near(last, {f'model/{path}': x for path, x in actual.items()})
 
     def test_cut_weights_are_written_anew(self):
-        workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
+        workdir = self.folder / 'run'
         run_here(workdir, '--steps=2')
         whole = weights(workdir)
         (workdir / 'weights.safetensors').write_bytes(whole[:-100])
@@ -241,21 +203,44 @@ class WeightsTest(absltest.TestCase):
         self.assertEqual(weights(workdir), whole)
 
 
-class FlagsTest(absltest.TestCase):
-    def test_what_flags_lead_to_is_compared(self):
+class FlagsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        *(('transformer_xl', name, {name: value}) for name, value in (
+            ('objectives', 'transformer_xl:2'), ('positions', 1024),
+            ('dropout', 0.5), ('activation', 'gelu_erf'), ('untie', False),
+            ('clamp', 7), ('same_length', True), ('memory_length', 3),
+            ('warmup_steps', 2), ('precision', 'mixed_bfloat16'),
+            ('tokenizer', 'sentencepiece'), ('lower_case', False),
+            ('vocab_size', 700), ('size', 'mini'),
+        )),
+        *((row, name, {'settings': {flag: value}})
+          for row, name, flag, value in (
+            ('mlm', 'mlm.transform', 'mlm.transform', True),
+            ('bert_nce', 'bert_nce.drop_hits', 'bert_nce.drop_hits', True),
+            ('dim', 'dim.critic', 'dim.critic', 'cosine'),
+            ('plm', 'plm.k', 'permuted.k', 5),  # by row
+        )),
+        ('mlm', 'masking', {'masking': 'words'}),
+        ('mlm', 'mask_share', {'mask_share': 0.3}),
+        ('ict', 'encoder', {'encoder': 'lookup'}, True),
+    )  # fmt: skip
+    def test_what_flags_lead_to_is_compared(
+        self, row, name, chosen, has_arguments=False
+    ):
         """By the choices of a run: each alone changes the record."""
 
-        def written(**chosen):
-            choices = {'objectives': 'transformer_xl', 'seq_len': 64, **chosen}
-            known = set(ModelChoices.__dataclass_fields__)
+        def written(objectives=row, **chosen):
+            kinds = ModelChoices, TokenizerConfig
+            model, tokenizer = (
+                {k: v for k, v in chosen.items()
+                 if k in kind.__dataclass_fields__} for kind in kinds
+            )  # fmt: skip
+            kind = chosen.get('tokenizer', 'wordpiece')
             config = resolve(
-                ModelChoices(**{k: v for k, v in choices.items() if k in known})
+                ModelChoices(objectives, seq_len=64, **model)
             ).config(
                 chosen.get('vocab_size', 600),
-                TokenizerConfig(
-                    chosen.get('tokenizer', 'wordpiece'),
-                    chosen.get('lower_case', True),
-                ),
+                TokenizerConfig(kind, **{'lower_case': True, **tokenizer}),
                 chosen.get('precision', 'float32'),
             )
             warmup = chosen.get('warmup_steps', 1)
@@ -264,42 +249,11 @@ class FlagsTest(absltest.TestCase):
                 more={'warmup_steps': warmup},
             )  # fmt: skip
 
-        usual = written()
-        for name, value in (
-            ('objectives', 'transformer_xl:2'),
-            ('size', 'mini'),
-            ('positions', 1024),
-            ('dropout', 0.5),
-            ('activation', 'gelu_erf'),
-            ('untie', False),
-            ('clamp', 7),
-            ('same_length', True),
-            ('memory_length', 3),
-            ('warmup_steps', 2),
-            ('precision', 'mixed_bfloat16'),
-            ('tokenizer', 'sentencepiece'),
-            ('lower_case', False),
-            ('vocab_size', 700),
-        ):
-            actual = written(**{name: value})
-            different = {k for k in actual if actual[k] != usual[k]}
-            self.assertIn(name, different)
-        for objectives, name, chosen in (
-            ('mlm', 'mlm.transform', {'settings': {'mlm.transform': True}}),
-            ('bert_nce', 'bert_nce.drop_hits',
-             {'settings': {'bert_nce.drop_hits': True}}),
-            ('dim', 'dim.critic', {'settings': {'dim.critic': 'cosine'}}),
-            ('plm', 'plm.k', {'settings': {'permuted.k': 5}}),  # by row
-            ('mlm', 'masking', {'masking': 'words'}),
-            ('mlm', 'mask_share', {'mask_share': 0.3}),
-            ('ict', 'encoder', {'encoder': 'lookup'}),
-        ):  # fmt: skip
-            one = written(objectives=objectives)
-            two = written(objectives=objectives, **chosen)
-            different = {k for k in one if one[k] != two[k]}
-            if name == 'encoder':  # which has arguments of its own
-                different &= {name}
-            self.assertEqual(different, {name})
+        one, two = written(), written(**chosen)
+        different = {k for k in one if one[k] != two[k]}
+        if has_arguments:
+            different &= {name}
+        self.assertEqual(different, {name})
 
 
 class ExactResumeTest(places.Folder, parameterized.TestCase):
@@ -408,11 +362,11 @@ class NonFiniteTest(places.Folder, absltest.TestCase):
             run_here(self.folder / '2_4', *again)
 
 
-class PreemptedTest(absltest.TestCase):
+class PreemptedTest(places.Folder, absltest.TestCase):
     """SIGTERM: the state is saved, and the exit status says go on."""
 
     def test_it_goes_on_to_the_same_weights(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
+        folder = self.folder
         real, steps = checkpoint.Metrics.append, ('--steps=5',)
 
         def append(metrics, one):
@@ -433,23 +387,6 @@ class PreemptedTest(absltest.TestCase):
         run_here(folder / 'whole', *steps)
         self.assertEqual(weights(folder / 'whole'), weights(folder / 'stopped'))
 
-    def test_what_the_command_says(self):
-        run = mock.Mock(
-            side_effect=errors.Preempted(
-                'by SIGTERM: the same command goes on from step 3'
-            )
-        )
-        printed = io.StringIO()
-        with contextlib.redirect_stderr(printed), self.assertRaises(
-            SystemExit
-        ) as left:
-            commands.guard(run, [''])
-        self.assertEqual(left.exception.code, 42)
-        self.assertEqual(
-            printed.getvalue(),
-            'stopped by SIGTERM: the same command goes on from step 3\n',
-        )
-
     def test_a_step_without_an_end(self):
         """After the time there is the process ends, saved or not."""
         code = (
@@ -460,9 +397,6 @@ class PreemptedTest(absltest.TestCase):
             '    print(asked.is_set(), flush=True)\n'
             '    ctypes.CDLL(None).sleep(600)\n'  # no Python meanwhile
         )
-        done = subprocess.run(
-            [sys.executable, '-c', code],
-            cwd=ROOT, capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
+        done = python('-c', code, timeout=300)
         self.assertEqual((done.returncode, done.stdout), (42, 'True\n'))
         self.assertRegex(done.stderr, r'SIGTERM, 0\.2 s .* without saving: ')

@@ -1,7 +1,6 @@
 """The command on sentences and pairs of real text, and what it leaves."""
 
 import csv
-import json
 import pathlib
 from unittest import mock
 
@@ -40,12 +39,6 @@ def setUpModule():
     FOLDER = places.make()
     write_pairs(FOLDER / 'a.csv')
     write_pairs(FOLDER / 'b.csv', wrong=False)
-
-
-def vectors_of(workdir):
-    loaded = infoword_tf.load(workdir)
-    texts = ['a class statement defines a class', 'names']
-    return loaded, loaded.encode(texts, progress=False)
 
 
 class SentencesTest(absltest.TestCase):
@@ -132,17 +125,17 @@ class PairsTest(absltest.TestCase):
         self.assertIn(
             'a.csv: a is anchor, b positive, negatives negative\n', shown
         )
-        loaded, actual = vectors_of(folder / 'w')
+        loaded = infoword_tf.load(folder / 'w')
         (layer,) = loaded.config.dense
         self.assertEqual((layer.width, layer.activation), (64, 'tanh'))
-        plain = loaded.encode(
-            ['names'], pooling='cls', progress=False
-        )  # before the head
-        layer = read_tensors(folder / 'w' / 'weights.safetensors')
-        expected = np.tanh(
-            plain[0] @ layer['dense_0/kernel'] + layer['dense_0/bias']
+        # Another pooling is that before the head.
+        actual, (plain,) = (
+            loaded.encode(['names'], progress=False, **more)
+            for more in ({}, {'pooling': 'cls'})
         )
-        np.testing.assert_allclose(actual[1], expected, atol=1e-5)
+        layer = read_tensors(folder / 'w' / 'weights.safetensors')
+        expected = plain @ layer['dense_0/kernel'] + layer['dense_0/bias']
+        np.testing.assert_allclose(actual[0], np.tanh(expected), atol=1e-5)
         shown = run_here(
             folder / 'again', f'--init={folder}/w', '--objectives=simcse',
             f'--pairs={FOLDER}/a.csv', '--pair_columns=positive,anchor',
@@ -151,7 +144,7 @@ class PairsTest(absltest.TestCase):
         self.assertIn('taken dense_0, encoder and the tokenizer', shown)
         self.assertNotIn('random weights', shown)
         self.assertIn('pools by cls, this run by mean', shown)
-        self.assertLen(vectors_of(folder / 'again')[0].config.dense, 1)
+        self.assertLen(Config.read(folder / 'again').dense, 1)
 
     def test_pairs_alone_do_what_is_advised(self):
         """And so does a run that goes on from there."""
@@ -161,20 +154,17 @@ class PairsTest(absltest.TestCase):
             pairs, *few, '--simcse.pooling=cls', '--vocab_size=400',
             '--epochs=0.09', f'--workdir={folder}/w',
         )  # fmt: skip
-        first = json.loads((folder / 'w' / 'config.json').read_text())
-        self.assertEqual(first['encoder']['name'], 'modern')
-        self.assertEqual(first['run']['steps'], 2)  # of 20 to 28 an epoch
-        self.assertEqual(first['run']['learning_rate'], 1e-3)
+        first = Config.read(folder / 'w')
+        self.assertEqual(first.encoder.name, 'modern')
+        self.assertEqual(first.run['steps'], 2)  # of 20 to 28 an epoch
+        self.assertEqual(first.run['learning_rate'], 1e-3)
         quick.run(
             pairs, *few, f'--init={folder}/w', '--steps=1',
             f'--workdir={folder}/again',
         )  # fmt: skip
-        config = json.loads((folder / 'again' / 'config.json').read_text())
-        self.assertEqual(
-            (config['pooling'], config['dense']), ('cls', first['dense'])
-        )
-        tuned = SUMS['pairs'].tuned
-        self.assertContainsSubset(tuned, config['run'])
+        config = Config.read(folder / 'again')
+        self.assertEqual((config.pooling, config.dense), ('cls', first.dense))
+        self.assertContainsSubset(SUMS['pairs'].tuned, config.run)
 
     def test_documents_train_a_head_that_pairs_go_on_with(self):
         folder = places.make()

@@ -1,7 +1,5 @@
 """Pictures say what is so, and every row has one."""
 
-import pathlib
-import sys
 from unittest import mock
 
 import numpy as np
@@ -19,9 +17,9 @@ from infoword_tf.objectives import TABLE
 from infoword_tf.text.sentencepiece import SentencePiece
 from infoword_tf.views import Reads
 from infoword_tf.views.view import CAPTIONS
+from tests import places
 from tests.tasks import command
 
-ROOT = pathlib.Path(__file__).parent.parent
 FOX = 'The quick brown fox jumps over the lazy dog, and nobody notices it.'
 TWO = ('Reads a file into a table.', 'The separator may be any character.')
 
@@ -68,21 +66,15 @@ class SeenTest(absltest.TestCase):
     def check(self, actual, expected):
         np.testing.assert_array_equal(actual.astype(int), expected)
 
-    def test_everything(self):
-        self.check(pictures.seen(one([2, 5, 3])), np.ones((3, 3)))
-
-    def test_blocks(self):
+    def test_everything_a_block_or_what_is_behind(self):
         block = [0, 0, 1, 1, 2]
-        self.check(
-            pictures.seen(one([2, 5, 2, 6, 3], block_ids=block)),
-            np.equal.outer(block, block),
-        )
-
-    def test_looking_back_with_memory(self):
-        self.check(
-            pictures.seen(one([5, 6, 7]), causal=True, memory=2),
-            np.tri(3, 5, 2),
-        )
+        for view, more, expected in (
+            (one([2, 5, 3]), {}, np.ones((3, 3))),
+            (one([2, 5, 2, 6, 3], block_ids=block), {},
+             np.equal.outer(block, block)),
+            (one([5, 6, 7]), {'causal': True, 'memory': 2}, np.tri(3, 5, 2)),
+        ):  # fmt: skip
+            self.check(pictures.seen(view, **more), expected)
 
     def test_both_streams_in_the_papers_order(self):
         """3, 1, 5, 2, 4 with x4 as target, as in test_permuted.py."""
@@ -97,13 +89,10 @@ class SeenTest(absltest.TestCase):
             [1, 0, 1, 0, 1],
         ]
         self.check(pictures.seen(strict), content)
+        asked = [1, 1, 1, 1, 0, 1], [1, 1, 0, 1, 0, 0]
         self.check(
             pictures.seen(strict, queries=[3, 0], memory=1),
-            [
-                *([1, *row] for row in content),
-                [1, 1, 1, 1, 0, 1],
-                [1, 1, 0, 1, 0, 0],
-            ],
+            [*([1, *row] for row in content), *asked],
         )
 
     def test_one_of_several_texts(self):
@@ -114,8 +103,13 @@ class SeenTest(absltest.TestCase):
 
 
 class PictureTest(absltest.TestCase):
-    def names(self, actual):
-        return [[pictures.NAMES[n] for n in row] for row in actual.mask]
+    def picture(self, name, view, reads, **more):
+        """A picture of a view, and the names of what its mask shows."""
+        reads = {row: Reads(where) for row, where in reads.items()}
+        actual = pictures.picture(name, view, reads, WORDS, SPECIALS, **more)
+        return actual, [
+            [pictures.NAMES[n] for n in row] for row in actual.mask
+        ]
 
     def test_hidden_words(self):
         view = one(
@@ -125,24 +119,19 @@ class PictureTest(absltest.TestCase):
             targets={'mlm': np.array([[7, 5]])},
             weights={'mlm': np.array([[1, 0]])},
         )
-        actual = pictures.picture(
-            'masked', view, {'mlm': Reads('tokens')}, WORDS, SPECIALS
-        )
+        actual, names = self.picture('masked', view, {'mlm': 'tokens'})
         self.assertEqual(actual.keys, ['[CLS]', 'a', '[MASK]', '[SEP]'])
         self.assertEqual(  # the other place is padding
             actual.queries,
             ['[CLS]   0', 'a   1', '[MASK] → c   2', '[SEP]   8'],
         )
         self.assertEqual(actual.kinds, ['special', 'word', 'asked', 'special'])
-        self.assertEqual(
-            self.names(actual),
-            [
-                ['self', 'word', 'asked', 'special'],
-                ['special', 'self', 'asked', 'special'],
-                ['special', 'word', 'self', 'special'],
-                ['special', 'word', 'asked', 'self'],
-            ],
-        )
+        self.assertEqual(names, [
+            ['self', 'word', 'asked', 'special'],
+            ['special', 'self', 'asked', 'special'],
+            ['special', 'word', 'self', 'special'],
+            ['special', 'word', 'asked', 'self'],
+        ])  # fmt: skip
 
     def test_queries(self):
         """a b [SEP], then memory: b before a, and [SEP] sees neither."""
@@ -155,13 +144,8 @@ class PictureTest(absltest.TestCase):
             targets={'plm': np.array([[5, 6]])},
             weights={'plm': np.array([[1, 1]])},
         )
-        actual = pictures.picture(
-            'permuted',
-            view,
-            {'plm': Reads('queries')},
-            WORDS,
-            SPECIALS,
-            memory=[8],
+        actual, names = self.picture(
+            'permuted', view, {'plm': 'queries'}, memory=[8]
         )
         self.assertEqual(actual.keys, ['d', 'a', 'b', '[SEP]'])
         self.assertEqual(
@@ -169,16 +153,13 @@ class PictureTest(absltest.TestCase):
             ['a   0 A', 'b   1 A', '[SEP]   2 B', '2: ? → a   0 A',
              '1: ? → b   1 A'],
         )  # fmt: skip
-        self.assertEqual(
-            self.names(actual),
-            [
-                ['memory', 'self', 'asked', 'special'],
-                ['memory', 'nothing', 'self', 'nothing'],
-                ['memory', 'nothing', 'nothing', 'self'],
-                ['memory', 'blind', 'asked', 'special'],
-                ['memory', 'nothing', 'blind', 'nothing'],
-            ],
-        )
+        self.assertEqual(names, [
+            ['memory', 'self', 'asked', 'special'],
+            ['memory', 'nothing', 'self', 'nothing'],
+            ['memory', 'nothing', 'nothing', 'self'],
+            ['memory', 'blind', 'asked', 'special'],
+            ['memory', 'nothing', 'blind', 'nothing'],
+        ])  # fmt: skip
 
     def test_packed_texts(self):
         view = one(
@@ -188,35 +169,25 @@ class PictureTest(absltest.TestCase):
             weights={'dim': np.array([[1.0, 0.0]])},
             targets={'dim': np.array([[0, 1]])},
         )
-        actual = pictures.picture(
-            'ngrams', view, {'dim': Reads('start')}, WORDS, SPECIALS
-        )
+        actual, names = self.picture('ngrams', view, {'dim': 'start'})
         self.assertEqual(actual.starts, [0])
         self.assertEqual(
             actual.kinds, ['special', 'word', 'special', 'nothing']
         )
-        self.assertEqual(self.names(actual)[3], ['nothing'] * 4)
+        self.assertEqual(names[3], ['nothing'] * 4)
         self.assertNotIn('→', ''.join(actual.queries))
 
     def test_next_words(self):
         view = one([5, 6, 7], targets={'lm': np.array([[6, 7, 8]])})
-        actual = pictures.picture(
-            'streamed',
-            view,
-            {'lm': Reads('text')},
-            WORDS,
-            SPECIALS,
-            causal=True,
+        actual, names = self.picture(
+            'streamed', view, {'lm': 'text'}, causal=True
         )
         self.assertEqual(
             actual.queries, ['a → b   0', 'b → c   1', 'c → d   2']
         )
         self.assertEqual(actual.kinds, ['word'] * 3)
-        self.assertEqual(self.names(actual)[1], ['word', 'self', 'nothing'])
-
-    def test_backward(self):
-        view = one([5, 6], directions=-1)
-        actual = pictures.picture('streamed', view, {}, WORDS, SPECIALS)
+        self.assertEqual(names[1], ['word', 'self', 'nothing'])
+        actual, _ = self.picture('streamed', one([5, 6], directions=-1), {})
         self.assertIn('This text is read backward.', actual.lines)
 
     def test_every_row_has_a_sentence(self):
@@ -228,6 +199,14 @@ class PictureTest(absltest.TestCase):
 
 class TextTest(parameterized.TestCase):
     @parameterized.parameters(
+        (['mlm'], 10, 12), (['mlm'], 3, 8), (['mlm', 'plm'], 24, 28),
+        (['gpt'], 10, 24), (['gpt'], 22, 26), (['tlm'], 10, 23),
+        (['mmlm', 'tlm'], 2, 8),
+    )  # fmt: skip
+    def test_as_long_as_all_views_need(self, rows, tokens, expected):
+        self.assertEqual(show.shortest(rows, tokens), expected)
+
+    @parameterized.parameters(
         (['one two three four'], ['one two', 'three four']),
         (['One two. Three.'], ['One two.', 'Three.']),
         (['  One\n two.', 'Three  four.'], ['One two.', 'Three four.']),
@@ -237,48 +216,35 @@ class TextTest(parameterized.TestCase):
 
 
 
-class CommandTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.output = self.folder() / 'x.png'
-
-    def folder(self):
-        return pathlib.Path(self.create_tempdir().full_path)
-
+class CommandTest(places.Folder, parameterized.TestCase):
     def workdir(self, words, **config):
         """A workdir without weights, of so many words, each once."""
-        folder = self.folder()
-        make_config(**config).write(folder)
+        make_config(**config).write(self.folder)
         words = dict.fromkeys([*WORDS[:5], *words])
-        (folder / 'vocab.txt').write_text('\n'.join(words) + '\n')
-        return folder
+        (self.folder / 'vocab.txt').write_text('\n'.join(words) + '\n')
+        return self.folder
 
-    def run_here(self, *arguments):
-        """The command in this process; returns what it printed and drew.
-
-        Raises:
-            SystemExit: it complained.
-        """
-        drawn = mock.Mock(side_effect=pictures.draw)
-        with mock.patch.object(pictures, 'draw', drawn):
+    def run_here(self, *arguments, draw=None):
+        """The command in this process; returns what it would draw."""
+        with mock.patch.object(pictures, 'draw', side_effect=draw) as drawn:
             done = command.run(
-                show,
-                f'--output={self.output}',
-                *arguments,
+                show, f'--output={self.folder}/x.png', *arguments,
                 words='the sentences',
-            )
-        if done.status:
-            print(done.err, file=sys.stderr)
-            raise SystemExit(done.status)
-        return done.out, drawn.call_args[0][2]
+            )  # fmt: skip
+        self.assertEqual(
+            (done.status, done.out), (0, f'{self.folder}/x.png\n'), done.err
+        )
+        return drawn.call_args[0][2]
 
     @parameterized.parameters(
-        *(name for name in (*TABLE, 'infoword') if name not in LABELLED)
+        *(name for name in ('infoword', *TABLE) if name not in LABELLED)
     )
-    def test_every_row(self, objectives):
-        printed, actual = self.run_here(f'--objectives={objectives}', *TWO)
-        self.assertEqual(printed, f'{self.output}\n')
-        self.assertTrue(self.output.read_bytes().startswith(b'\x89PNG'))
+    def test_a_picture_of_every_row(self, objectives):
+        actual = self.run_here(
+            f'--objectives={objectives}', *TWO, draw=pictures.draw
+        )
+        picture = (self.folder / 'x.png').read_bytes()
+        self.assertTrue(picture.startswith(b'\x89PNG'))
         self.assertNotEmpty(actual)
         for one_view in actual:
             self.assertIn(one_view.title, views.VIEWS)
@@ -286,9 +252,7 @@ class CommandTest(parameterized.TestCase):
 
     def test_one_mask_for_an_ngram(self):
         """The views of `dim` then, and no other's."""
-        _, actual = self.run_here(
-            '--objectives=infoword', '--dim.one_mask', *TWO
-        )
+        actual = self.run_here('--objectives=infoword', '--dim.one_mask', *TWO)
         actual = {one_view.title: one_view for one_view in actual}
         self.assertEqual(set(actual), {'masked', 'joined', 'ngrams'})
         joined, masked = (actual[x].keys for x in ('joined', 'masked'))
@@ -299,39 +263,34 @@ class CommandTest(parameterized.TestCase):
         self.assertEqual(
             sum(text), len(masked) - masked.count('[MASK]') + masks
         )
-        _, actual = self.run_here('--objectives=dim', '--dim.one_mask', *TWO)
+        actual = self.run_here('--objectives=dim', '--dim.one_mask', *TWO)
         self.assertEqual(
             [one_view.title for one_view in actual], ['joined', 'ngrams']
         )
 
     def test_text_begins_at_the_beginning(self):
-        _, (actual,) = self.run_here('--objectives=mlm', FOX)
+        (actual,) = self.run_here('--objectives=mlm', FOX)
         words = ['[CLS]', *FOX.replace(',', ' ,').replace('.', ' .').split()]
         shown = [row.split(' → ')[-1].split()[0] for row in actual.queries]
         self.assertEqual(shown, [*words, '[SEP]'])
 
     def test_memory_is_what_was_read_before(self):
-        _, (actual,) = self.run_here(
-            '--objectives=transformer_xl',
-            '--memory_length=30',
-            '--seq_len=16',
-            FOX,
+        row = '--objectives=transformer_xl'
+        (actual,) = self.run_here(
+            row, '--memory_length=30', '--seq_len=16', FOX
         )
         self.assertEqual(actual.kinds.count('memory'), 30)
         self.assertEqual(actual.mask.shape, (16, 46))
         text = FOX.replace(',', ' ,').replace('.', ' . [SEP]').split()
         # Two steps of 16 and this one: tokens 2 to 47 of the text's circle.
         self.assertEqual(actual.keys, (text * 4)[2:48])
-        _, (actual,) = self.run_here(
-            '--objectives=transformer_xl', '--memory_length=0', FOX
-        )
+        (actual,) = self.run_here(row, '--memory_length=0', FOX)
         self.assertNotIn('memory', actual.kinds)
 
     def test_seed_and_length(self):
-        _, (first,) = self.run_here('--objectives=mlm', '--seq_len=64', FOX)
-        _, (again,) = self.run_here('--objectives=mlm', '--seq_len=64', FOX)
-        _, (other,) = self.run_here(
-            '--objectives=mlm', '--seq_len=64', '--seed=1', FOX
+        first, again, other = (
+            self.run_here('--objectives=mlm', '--seq_len=64', *seed, FOX)[0]
+            for seed in ([], [], ['--seed=1'])
         )
         self.assertLen(first.keys, 64)
         self.assertEqual(first.queries, again.queries)
@@ -347,7 +306,7 @@ class CommandTest(parameterized.TestCase):
         )  # fmt: skip
         words = [*WORDS, *' '.join(TWO).lower().split()]
         workdir = self.workdir(words, encoder=name, **{row: {}})
-        _, (actual, *_) = self.run_here(f'--init={workdir}', *TWO)
+        actual, *_ = self.run_here(f'--init={workdir}', *TWO)
         ahead = actual.mask[0, actual.kinds.count('memory') + 1]
         looks_back = {'relative': 'transformer_xl', 'rnn': 'rnn_lm'}
         self.assertEqual(ahead == 0, looks_back.get(name) == row)
@@ -356,11 +315,11 @@ class CommandTest(parameterized.TestCase):
         workdir = self.workdir(
             ['the', 'fo', '##x', '.'], masking='words', mlm={'transform': True}
         )
-        _, (actual,) = self.run_here(
+        (actual,) = self.run_here(
             f'--init={workdir}', 'The fox the fox. The fox.'
         )
         self.assertContainsSubset({'the', 'fo', '##x'}, actual.keys)
-        _, (actual,) = self.run_here(
+        (actual,) = self.run_here(
             '--objectives=mlm', f'--vocab={workdir}/vocab.txt', FOX
         )
         self.assertIn('[UNK]', actual.keys)
@@ -373,7 +332,7 @@ class CommandTest(parameterized.TestCase):
         for chosen, masked in (
             (['--objectives=mlm', share], 6), ([init], 9), ([init, share], 6)
         ):  # fmt: skip
-            _, (actual,) = self.run_here(*chosen, FOX)
+            (actual,) = self.run_here(*chosen, FOX)
             self.assertEqual(list(actual.kinds).count('asked'), masked)
 
     def test_settings_of_a_workdir(self):
@@ -383,31 +342,29 @@ class CommandTest(parameterized.TestCase):
             encoder='relative', plm={'k': 3, 'order': 'strict'},
         )  # fmt: skip
         arguments = f'--init={workdir}', '--seq_len=48'
-        _, (actual,) = self.run_here(*arguments, FOX)
+        (actual,) = self.run_here(*arguments, FOX)
         self.assertLen(actual.queries, 48 + 48 // 3)
         same = (
             '--objectives=plm', '--permuted.k=3', '--permuted.order=strict',
             *arguments,
         )  # fmt: skip
-        _, (again,) = self.run_here(*same, FOX)
+        (again,) = self.run_here(*same, FOX)
         np.testing.assert_array_equal(actual.mask, again.mask)
         for another, k in (
             ('--permuted.order=partial', 3), ('--permuted.k=4', 4)
         ):  # fmt: skip
-            _, (other,) = self.run_here(*arguments, another, FOX)
+            (other,) = self.run_here(*arguments, another, FOX)
             self.assertLen(other.queries, 48 + 48 // k)
             self.assertFalse(np.array_equal(actual.mask, other.mask))
 
     def test_a_sentencepiece_workdir(self):
-        workdir = self.folder()
         tokenizer = SentencePiece.learn([FOX, *TWO], 60)
-        tokenizer.write(workdir / tokenizer.file)
-        make_config('sentencepiece', mlm={'transform': False}).write(workdir)
-        for arguments in (
-            f'--init={workdir}',
-            f'--vocab={workdir}/{tokenizer.file}',
-        ):
-            _, (actual,) = self.run_here('--objectives=mlm', arguments, FOX)
+        path = self.folder / tokenizer.file
+        tokenizer.write(path)
+        config = make_config('sentencepiece', mlm={'transform': False})
+        config.write(self.folder)
+        for argument in (f'--init={self.folder}', f'--vocab={path}'):
+            (actual,) = self.run_here('--objectives=mlm', argument, FOX)
             self.assertContainsSubset(
                 {'[CLS]', '[SEP]', '[MASK]'}, set(actual.keys)
             )

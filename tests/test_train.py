@@ -6,9 +6,6 @@ import importlib
 import inspect
 import io
 import json
-import pathlib
-import subprocess
-import sys
 import warnings
 from unittest import mock
 
@@ -35,7 +32,7 @@ from infoword_tf.training import (
 )
 from tests import places, quick, runs
 from tests.refused import refused
-from tests.runs import records, run_here, weights
+from tests.runs import python, records, run_here, weights
 
 
 def setUpModule():
@@ -44,7 +41,7 @@ def setUpModule():
 
 class TrainTest(places.Folder, absltest.TestCase):
     def test_a_run_leaves_a_workdir(self):
-        workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
+        workdir = self.folder / 'run'
         run_here(workdir, '--objectives=bert_nce:1,mlm:0.5', pictures=True)
         actual = {path.name for path in workdir.iterdir()}
         self.assertContainsSubset(
@@ -114,17 +111,12 @@ class TrainTest(places.Folder, absltest.TestCase):
             'with quick.small():\n'
             '    runpy.run_module("infoword_tf.train", run_name="__main__")\n'
         )
-        subprocess.run(
-            [
-                sys.executable, '-c', code, '--objectives=infoword',
-                '--dim.critic=cosine', '--nolower_case', '--vocab_size=600',
-                '--steps=2', '--batch_size=8', '--seq_len=32',
-                '--learning_rate=2e-3', f'--workdir={self.folder / "command"}',
-                f'--corpus={runs.TEXT["corpus"]}',
-                f'--heldout={runs.TEXT["heldout"]}',
-            ],
-            cwd=runs.ROOT,
-            check=True,
+        python(
+            '-c', code, '--objectives=infoword', '--dim.critic=cosine',
+            '--nolower_case', '--vocab_size=600', '--steps=2', '--batch_size=8',
+            '--seq_len=32', '--learning_rate=2e-3',
+            f'--workdir={self.folder / "command"}',
+            *(f'--{name}={x}' for name, x in runs.TEXT.items()),
         )  # fmt: skip
         with quick.small():
             actual = infoword_tf.train(
@@ -156,14 +148,10 @@ class TrainTest(places.Folder, absltest.TestCase):
         self.assertTrue(callable(infoword_tf.train))
 
     def test_minutes_are_as_many_updates_as_fit(self):
+        """A run of 3, stopped and gone on with."""
         few = '--objectives=mlm', '--mlm.transform'
-        run_here(self.folder / 'a', '--steps=3', *few)
-        self.in_minutes(self.folder / 'b', *few)
-        self.assertEqual(weights(self.folder / 'a'), weights(self.folder / 'b'))
-
-    def in_minutes(self, workdir, *more):
-        """A run of as many updates as fit, 3, stopped and gone on with."""
-        flags = (workdir, '--minutes=0.001', *more)
+        workdir = self.folder / 'b'
+        flags = (workdir, '--minutes=0.001', *few)
         tried, save = fit.steps_in, checkpoint.Checkpoints.save
 
         def three(minutes, trainer):
@@ -192,6 +180,8 @@ class TrainTest(places.Folder, absltest.TestCase):
             with refused('run_other_flags', '--minutes was 0.001, is 5.0'):
                 run_here(*flags, '--minutes=5')
         self.assertEqual(Config.read(workdir).run['steps'], 3)
+        run_here(self.folder / 'a', '--steps=3', *few)
+        self.assertEqual(weights(self.folder / 'a'), weights(workdir))
 
     def test_epochs_of_pairs(self):
         """A sum of pairs that starts from --init has a length of its own."""
@@ -232,7 +222,7 @@ class TrainTest(places.Folder, absltest.TestCase):
 
     def test_the_best_weights_stay_and_the_run_ends(self):
         """At a rate of 0.3 the loss of the sum rises from the start."""
-        workdir = pathlib.Path(self.create_tempdir().full_path)
+        workdir = self.folder
         run_here(
             workdir, '--steps=20', '--objectives=mlm:1,bert_nce:0.5',
             '--encoder=transformer', '--learning_rate=0.3', '--warmup_steps=0',
@@ -258,20 +248,16 @@ class TrainTest(places.Folder, absltest.TestCase):
         self.assertEqual(checkpoint.last_step(workdir), 3)
 
     def test_xla_over_the_whole_step_changes_no_more_than_rounding(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         few = ('--steps=2', '--log_every=1', '--objectives=bert_nce:1,mlm:1')
-        run_here(folder / 'plain', *few)
-        run_here(folder / 'xla', *few, '--xla', eagerly=False)
-        for a, b in zip(
-            records(folder / 'plain'), records(folder / 'xla'), strict=True
-        ):
-            for row in ('bert_nce', 'mlm'):
-                self.assertAlmostEqual(
-                    a[f'{row}/loss'], b[f'{row}/loss'], delta=1e-4
-                )
+        plain, xla = self.folder / 'plain', self.folder / 'xla'
+        run_here(plain, *few)
+        run_here(xla, *few, '--xla', eagerly=False)
+        for a, b in zip(records(plain), records(xla), strict=True):
+            for loss in ('bert_nce/loss', 'mlm/loss'):
+                self.assertAlmostEqual(a[loss], b[loss], delta=1e-4)
 
 
-class TracedTest(absltest.TestCase):
+class TracedTest(places.Folder, absltest.TestCase):
     def test_each_graph_once_and_when_it_is_needed(self):
         """To trace a function is most of what a short run takes."""
         actual = []
@@ -295,9 +281,8 @@ class TracedTest(absltest.TestCase):
             ):
                 stack.enter_context(noted(kind, name))
             run_here(
-                self.create_tempdir().full_path, '--objectives=dim',
-                '--log_every=2', '--eval_every=4', '--steps=8',
-                eagerly=False,
+                self.folder, '--objectives=dim', '--log_every=2',
+                '--eval_every=4', '--steps=8', eagerly=False,
             )  # fmt: skip
         self.assertEqual(
             actual,
@@ -310,28 +295,24 @@ class Stop(Exception):
     """End of a run that has done what was to be seen."""
 
 
-def captured(workdir, *more):
-    """Arguments of the trainer that a run makes, which then stops."""
-    with (
-        mock.patch.object(loop, 'Trainer', side_effect=Stop) as trainer,
-        contextlib.suppress(Stop),
-    ):
-        run_here(workdir, *more)
-    names = list(inspect.signature(loop.Trainer.__init__).parameters)[1:]
-    call = trainer.call_args
-    return dict(zip(names, call.args, strict=False)) | call.kwargs
-
-
-class FlagsReachTest(absltest.TestCase):
+class FlagsReachTest(places.Folder, absltest.TestCase):
     """Choices at the places where they count."""
 
     def capture(self, *more):
-        return captured(self.create_tempdir().full_path, *more)
+        """Arguments of the trainer that a run makes, which then stops."""
+        with (
+            mock.patch.object(loop, 'Trainer', side_effect=Stop) as trainer,
+            contextlib.suppress(Stop),
+        ):
+            run_here(self.folder, '--steps=20', '--learning_rate=0.4', *more)
+        names = list(inspect.signature(loop.Trainer.__init__).parameters)[1:]
+        call = trainer.call_args
+        return dict(zip(names, call.args, strict=False)) | call.kwargs
 
     def test_of_the_optimizer_and_the_step(self):
         actual = self.capture(
-            '--steps=20', '--learning_rate=0.4', '--warmup_steps=8',
-            '--weight_decay=0.3', '--clip_norm=0.7', '--dropout=0.4', '--xla',
+            '--warmup_steps=8', '--weight_decay=0.3', '--clip_norm=0.7',
+            '--dropout=0.4', '--xla',
         )  # fmt: skip
         optimizer = actual['optimizer']
         self.assertEqual(optimizer.rules.weight_decay, 0.3)
@@ -344,13 +325,12 @@ class FlagsReachTest(absltest.TestCase):
         np.testing.assert_allclose(rates, [0.05, 0.4, 0.2], rtol=1e-6)
 
     def test_of_published_optimizers(self):
-        processor = self.create_tempfile(content='flags : fpu amx_bf16\n')
-        path = pathlib.Path(processor.full_path)
+        path = self.folder / 'cpuinfo'
+        path.write_text('flags : fpu amx_bf16\n')
         with mock.patch.object(record, 'CPUINFO', path):
             actual = self.capture(
-                '--steps=20', '--learning_rate=0.4', '--optimizer=xlnet',
-                '--clip_norm=0.25', '--precision=auto',
-            )  # fmt: skip
+                '--optimizer=xlnet', '--clip_norm=0.25', '--precision=auto'
+            )
         self.assertFalse(actual['computation'].xla)
         plain = loop.Trainer(**actual).gradients
         self.assertFalse(getattr(plain, '_jit_compile', False))
@@ -382,10 +362,10 @@ class FlagsReachTest(absltest.TestCase):
             begin.refuse_contradicting_ends(RunChoices(**changes), labelled)
 
 
-class NspTest(absltest.TestCase):
+class NspTest(places.Folder, absltest.TestCase):
     def test_bert(self):
         """Passes pairs once; has no MI of `nsp`; loads and encodes."""
-        workdir = pathlib.Path(self.create_tempdir().full_path)
+        workdir = self.folder
         shown = run_here(workdir, '--objectives=bert', '--steps=2')
         for pattern in (
             r'\d+ documents have one sentence and no part in mlm, nsp\n',

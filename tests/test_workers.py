@@ -16,6 +16,7 @@ from infoword_tf import commands, files
 from infoword_tf.training import distribution
 from tasks import distill, finetune
 from tests import places, runs, zoo
+from tests.near import assert_near
 from tests.refused import refused
 
 NO_SERVER = 'Could not start gRPC server'  # of TensorFlow: the port is taken
@@ -92,10 +93,7 @@ class RunTest(places.Folder, absltest.TestCase):
             files.read_tensors(self.folder / name / 'weights.safetensors')
             for name in ('two', 'one')
         )
-        for path, value in alone.items():
-            np.testing.assert_allclose(
-                weights[path], value, atol=1e-4, err_msg=path
-            )
+        assert_near(weights, alone, rtol=1e-7, atol=1e-4)
 
     def test_a_worker_that_is_killed(self):
         """None waits for it: all end, and say what to do."""
@@ -128,15 +126,17 @@ class TasksTest(absltest.TestCase):
 
 
 class AgreementTest(absltest.TestCase):
-    def gather_numbers(self, others):
+    def gather_numbers(self, *others):
         """Patches the exchange with another process that has these numbers."""
+        others = iter(others)
+
         def exchanged(strategy, *numbers):
             return np.asarray([numbers, next(others) or numbers])
 
         return mock.patch.object(distribution, 'gather_numbers', exchanged)
 
     def test_any(self):
-        with self.gather_numbers(iter([(0, 1, 0)])):
+        with self.gather_numbers((0, 1, 0)):
             self.assertEqual(
                 distribution.any_process(None, True, False, False),
                 (True, True, False),
@@ -152,51 +152,35 @@ class AgreementTest(absltest.TestCase):
 
     def test_what_differs(self):
         record = {'text': 'a', 'seed': 1, 'steps': 3}
-        with self.gather_numbers(iter([None, None])):
+        with self.gather_numbers(None, None):
             self.assertEmpty(distribution.differing(None, record))
-        calls = []
-
-        def note(strategy, *numbers):
-            calls.append(numbers)
-            return np.asarray([numbers])
-
+        note = mock.Mock(side_effect=lambda _, *numbers: np.array([numbers]))
         with mock.patch.object(distribution, 'gather_numbers', note):
             distribution.differing(None, {**record, 'seed': 2, 'text': 'b'})
-        with self.gather_numbers(iter([None, calls[1]])):
+        _, *numbers = note.mock_calls[1].args
+        with self.gather_numbers(None, numbers):
             self.assertEqual(
                 distribution.differing(None, record), ['seed', 'text']
             )
-        with self.gather_numbers(iter([(5,)])):
+        with self.gather_numbers((5,)):
             (actual,) = distribution.differing(None, record)
             self.assertIn('code is not the same', actual)
 
 
 class TogetherTest(absltest.TestCase):
-    def answered(self, other):
-        """Patches the exchange: another process answers `other`."""
-        calls = []
-
-        def any_process(strategy, *values):
-            calls.append(values)
-            return tuple(value or other for value in values)
-
-        return calls, mock.patch.object(
-            distribution, 'any_process', any_process
-        )
-
-    def test_who_fails_says_so(self):
-        calls, patched = self.answered(False)
-        with patched, self.assertRaisesRegex(OSError, 'full'):
-            with distribution.failing_together(None):
-                raise OSError('the disk is full')
-        self.assertEqual(calls, [(True,)])
-
-    def test_others_end_too(self):
-        calls, patched = self.answered(True)
-        with patched, refused('other_worker_failed'):
-            with distribution.failing_together(None):
-                pass
-        self.assertEqual(calls, [(False,)])
+    def test_who_fails_says_so_and_others_end_too(self):
+        disk = self.assertRaisesRegex(OSError, 'full')
+        for fails, expected in (True, disk), (False, refused(
+            'other_worker_failed'
+        )):  # fmt: skip
+            answer = mock.Mock(return_value=(True,))
+            with (
+                mock.patch.object(distribution, 'any_process', answer),
+                expected, distribution.failing_together(None),
+            ):  # fmt: skip
+                if fails:
+                    raise OSError('the disk is full')
+            answer.assert_called_once_with(None, fails)
 
 
 class LostTest(absltest.TestCase):

@@ -45,18 +45,11 @@ class CompleteTest(absltest.TestCase):
         used = {case.encoder for case in zoo.CASES.values()}
         self.assertEqual(used, set(ENCODERS))
 
-    def test_every_view(self):
-        read = {
-            view
-            for case in zoo.CASES.values()
-            for row in case.rows
-            for view in TABLE[row].reads(case.settings_of(row))
-        }
+    def test_every_view_and_masking(self):
+        plans = [case.resolved.plan for case in zoo.CASES.values()]
+        read = {view for plan in plans for view in plan.views}
         self.assertEqual(read, set(views.VIEWS))
-
-    def test_every_masking(self):
-        used = {case.resolved.plan.masking for case in zoo.CASES.values()}
-        self.assertEqual(used - {None}, set(MASKINGS))
+        self.assertEqual({x.masking for x in plans} - {None}, set(MASKINGS))
 
     def used(self, row, setting):
         """Values of a setting; of a judged text, and of pairs, of any row."""
@@ -69,32 +62,24 @@ class CompleteTest(absltest.TestCase):
             for x in rows.intersection(case.rows)
         }
 
-    def test_every_switch_of_a_row_both_ways(self):
+    def test_every_setting_of_a_row(self):
+        """Switches both ways, all choices, and two values of each integer.
+
+        But of `classes`: as many as examples have, test_label.py.
+        """
         for row in TABLE:
             for name, setting in TABLE[row].settings.items():
+                used = self.used(row, name)
                 if isinstance(setting.default, bool):
-                    self.assertEqual(
-                        self.used(row, name), {False, True}, f'{row}.{name}'
-                    )
-
-    def test_every_choice_of_a_row(self):
-        choices = {}
-        for row in TABLE:
-            for name, setting in TABLE[row].settings.items():
-                if setting.choices:
-                    choices[row, name] = set(setting.choices)
-                    self.assertEqual(
-                        self.used(row, name), choices[row, name], row
-                    )
-        self.assertEqual(choices['dim', 'critic'], set(CRITICS))
-        self.assertEqual(choices['plm', 'order'], set(ORDERS))
-
-    def test_every_number_of_a_row_away_from_its_default(self):
-        """Integers, but `classes`: as many as examples have, test_label.py."""
-        for row in TABLE:
-            for name, setting in TABLE[row].settings.items():
-                if type(setting.default) is int and name != 'classes':
-                    self.assertGreater(len(self.used(row, name)), 1, name)
+                    self.assertEqual(used, {False, True}, f'{row}.{name}')
+                elif setting.choices:
+                    self.assertEqual(used, {*setting.choices}, f'{row}.{name}')
+                elif type(setting.default) is int and name != 'classes':
+                    self.assertGreater(len(used), 1, name)
+        for row, name, known in (
+            ('dim', 'critic', CRITICS), ('plm', 'order', ORDERS)
+        ):  # fmt: skip
+            self.assertCountEqual(TABLE[row].settings[name].choices, known)
 
 
 class CaseTest(parameterized.TestCase):

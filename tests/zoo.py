@@ -11,7 +11,7 @@ say which: no other kind has them. T is with [CLS] and [SEP].
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -1082,6 +1082,33 @@ def make_views(
 def _flat_views(name, batch, seed, length):
     del length  # of every sequence: T, which is another one in test_jax.py
     return views.flatten(views_of(CASES[name].resolved, batch, seed))
+
+
+def differentiated(
+    model: Model,
+    *arguments: Any,
+    weights: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Computes a step: outcomes, new state, loss, and gradients by path.
+
+    Args:
+        model: of which it is a step.
+        *arguments: of `Model.outcomes`.
+        weights: by path, what has a gradient: dense, and 0 where nothing
+            depends on one; None: the trained ones.
+        **more: further arguments of `Model.outcomes`.
+    """
+    weights = model.trainable if weights is None else weights
+    with tf.GradientTape() as tape:
+        outcomes, new = model.outcomes(*arguments, **more)
+        loss = model.loss(outcomes, more.get('replicas'))
+    gradients = tape.gradient(
+        loss, {path: x.value for path, x in weights.items()},
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    )  # fmt: skip
+    dense = {k: tf.convert_to_tensor(x) for k, x in gradients.items()}
+    return outcomes, new, loss, dense
 
 
 def make_trainer(

@@ -17,11 +17,9 @@ HALF = {'heldout/mlm/mi': 0.0, 'heldout/mlm/ceiling': 5.0}
 
 class CurvesTest(absltest.TestCase):
     def drawn(self, draw, *runs):
-        """The figure that is saved; it is checked that it can be."""
-        path = pathlib.Path(self.create_tempdir().full_path) / 'x.png'
-        with mock.patch.object(curves, '_save', wraps=curves._save) as save:
-            draw(path, *runs)
-        self.assertTrue(path.read_bytes().startswith(b'\x89PNG'))
+        """The figure that would be saved; test_tables.py saves some."""
+        with mock.patch.object(curves, '_save') as save:
+            draw(pathlib.Path('x.png'), *runs)
         return save.call_args[0][0]
 
     def test_runs_are_shares_of_their_ceilings(self):

@@ -1,13 +1,11 @@
 """The benchmarks that run under TensorFlow, at sizes that say nothing."""
 
 import json
-import subprocess
-import sys
 
 from absl.testing import parameterized
 
 from benchmarks import report, step
-from tests.test_house import ROOT
+from tests.runs import python
 
 # A program, without the graph of a step: what is timed is no matter here.
 WITHOUT_GRAPHS = '''
@@ -33,13 +31,10 @@ class ServedTest(parameterized.TestCase):
     )
     def test_contestants(self, amount, *typed):
         """Counts a step in tokens of text, the pipeline in places."""
-        command = [
-            sys.executable, '-c', WITHOUT_GRAPHS, *typed, '--batch_size=2',
-            '--seq_len=16', '--vocab_size=300', '--steps=1',
-        ]  # fmt: skip
-        done = subprocess.run(
-            command, cwd=ROOT, input='{}\n', capture_output=True, text=True
-        )
+        done = python(
+            '-c', WITHOUT_GRAPHS, *typed, '--batch_size=2', '--seq_len=16',
+            '--vocab_size=300', '--steps=1', input='{}\n',
+        )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         _, answer = map(json.loads, done.stdout.splitlines())
         self.assertEqual(answer['amount'], amount)

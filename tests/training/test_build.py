@@ -10,6 +10,7 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.training import build
 from tests import zoo
 from tests.eager import eagerly
+from tests.near import assert_near
 
 CHOICES = RunChoices(seed=3, learning_rate=0.25)
 
@@ -28,6 +29,18 @@ def data():
 
 
 class BuildTest(absltest.TestCase):
+    def test_of_too_many_the_oldest_goes(self):
+        cache, (first, *others) = build.BuildCache(), [
+            mock.Mock() for _ in range(build.MOST_BUILDS + 1)
+        ]  # fmt: skip
+        for number, one in enumerate((first, *others)):
+            first.free.assert_not_called()
+            cache.add(f'{number}', one)
+        first.free.assert_called_once_with()
+        self.assertEqual([*cache.builds.values()], others)
+        for one in others:
+            one.free.assert_not_called()
+
     def test_a_run_takes_over(self):
         """Begins as a new one does: weights, moments, step and seed."""
         self.enterContext(eagerly())
@@ -43,11 +56,7 @@ class BuildTest(absltest.TestCase):
             (used.model.variables, new.model.variables),
             (used.optimizer.slots, new.optimizer.slots),
         ):
-            self.assertNotEmpty(expected)
-            for path, variable in expected.items():
-                np.testing.assert_array_equal(
-                    actual[path].numpy(), variable.numpy(), path
-                )
+            assert_near(actual, expected)
 
     def test_another_seed_and_other_examples(self):
         self.enterContext(eagerly())

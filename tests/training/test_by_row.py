@@ -9,6 +9,7 @@ from infoword_tf.layers import dropout
 from infoword_tf.training import loop, optim
 from infoword_tf.training.state import State
 from tests import zoo
+from tests.near import assert_near
 
 V, D = 12, 4
 PATH = 'encoder/word_embeddings'
@@ -70,15 +71,9 @@ class ByRowTest(parameterized.TestCase):
                 optimizer, [sparse(rows, values), tf.constant(other)], step
             )
             self.assertTrue(bool(done))
-        np.testing.assert_allclose(
-            optimizer.variables[PATH], table, rtol=1e-5, atol=1e-6
-        )
-        np.testing.assert_allclose(
-            optimizer.variables['bias'], bias, rtol=1e-5, atol=1e-6
-        )
-        np.testing.assert_allclose(
-            optimizer.slots[f'v/{PATH}'], squares, rtol=1e-5
-        )
+        expected = {PATH: table, 'bias': bias}
+        assert_near(optimizer.variables, expected, rtol=1e-5, atol=1e-6)
+        assert_near(optimizer.slots, {f'v/{PATH}': squares}, rtol=1e-5)
 
     def test_a_dense_gradient_gives_the_same(self):
         one, two = make_optimizer(), make_optimizer()
@@ -88,10 +83,7 @@ class ByRowTest(parameterized.TestCase):
             apply(one, [gradient, tf.constant(other)], step)
             dense = tf.convert_to_tensor(gradient)
             apply(two, [dense, tf.constant(other)], step)
-        for path in one.variables:
-            np.testing.assert_allclose(
-                one.variables[path], two.variables[path], rtol=1e-5, atol=1e-7
-            )
+        assert_near(one.variables, two.variables, rtol=1e-5, atol=1e-7)
 
     @parameterized.parameters(np.nan, np.inf)
     def test_what_is_not_finite_changes_nothing(self, value):
@@ -102,8 +94,7 @@ class ByRowTest(parameterized.TestCase):
         self.assertFalse(
             bool(apply(optimizer, [sparse(rows, values), tf.constant(other)]))
         )
-        for path, weights in before.items():
-            np.testing.assert_array_equal(optimizer.variables[path], weights)
+        assert_near(optimizer.variables, before)
 
     def test_other_rules_take_dense_gradients(self):
         """Adam's averages fall where nothing was read, too."""
@@ -149,10 +140,8 @@ class TrainerTest(parameterized.TestCase):
                 path: v.numpy() for path, v in trainer.model.variables.items()
             })  # fmt: skip
         before = zoo.make_model(name, rate=0.0).variables
+        assert_near(weights[1], weights[0], rtol=1e-7, atol=2e-4)
         for path, value in weights[0].items():
-            np.testing.assert_allclose(
-                weights[1][path], value, atol=2e-4, err_msg=path
-            )
             self.assertFalse(np.allclose(value, before[path].numpy()))
 
     @parameterized.parameters('skip_gram', 'cbow')

@@ -16,6 +16,7 @@ from infoword_tf.training.state import apply_updates
 from infoword_tf.views import flatten, unflatten
 from tests import combined, threads, zoo
 from tests.eager import eagerly
+from tests.near import assert_near
 from tests.refused import refused
 
 # Sequences of a batch, a microbatch, and a batch of held-out text.
@@ -47,17 +48,11 @@ class Step:
                     model, *arguments, size
                 ).gradients(self.values)
                 return gradients, sums, row_states(state, new)
-            with tf.GradientTape() as tape:
-                outcomes, new = model.outcomes(*arguments[:-1], state=state)
-                loss = model.loss(outcomes, over)
-            gradients = tape.gradient(
-                loss,
-                self.values,
-                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            outcomes, new, _, gradients = zoo.differentiated(
+                model, *arguments[:3], replicas=over, state=state
             )
-            gradients = [tf.convert_to_tensor(x) for x in gradients]
             sums = {row: outcome.sums for row, outcome in outcomes.items()}
-            return gradients, sums, row_states(state, new)
+            return [*gradients.values()], sums, row_states(state, new)
 
         rows = [
             [{name: distribution.shard(x, number, replicas)
@@ -126,12 +121,7 @@ class CombinedTest(parameterized.TestCase):
 
     def check(self, expected, actual, split_row):
         """Compares sums, gradients and states, within rounding."""
-        largest = max(np.abs(x).max() for x in expected[0].values())
-        for path, gradient in expected[0].items():
-            np.testing.assert_allclose(
-                actual[0][path], gradient, rtol=0,
-                atol=1e-5 * largest + 1e-8, err_msg=path,
-            )  # fmt: skip
+        assert_near(actual[0], expected[0], atol=1e-8, of_all=1e-5)
         for row, sums in expected[1].items():
             # The answers' p is that of each microbatch.
             compared = np.isin(loop.SUMS, ('loss', 'weight', 'accuracy'))

@@ -11,6 +11,7 @@ from infoword_tf.training import distribution
 from infoword_tf.views import flatten, unflatten
 from tests import zoo
 from tests.eager import eagerly
+from tests.near import assert_near
 from tests.objectives.eq1 import F
 from tests.processor import REPLICAS
 from tests.refused import refused
@@ -57,22 +58,15 @@ def step_of(replicas, name, batch, key, rate=0.0, remat=False):
         model = zoo.make_model(name, rate)
     if remat:
         model.encoder.remat = True
-    variables = [v.value for v in model.variables.values()]
 
     def step(flat):
         replicas = distribution.StrategyReplicas()
-        with tf.GradientTape() as tape:
-            outcomes, _ = model.outcomes(
-                unflatten(flat), zoo.statistics(), key, replicas
-            )
-            loss = model.loss(outcomes, replicas)
-        gradients = tape.gradient(
-            loss,
-            variables,
-            unconnected_gradients=tf.UnconnectedGradients.ZERO,
-        )
+        outcomes, _, loss, gradients = zoo.differentiated(
+            model, unflatten(flat), zoo.statistics(), key, replicas=replicas,
+            weights=model.variables,
+        )  # fmt: skip
         sums = tf.stack([tf.stack(o[:F]) for o in outcomes.values()])
-        gradients = [tf.convert_to_tensor(g) for g in gradients]
+        gradients = [gradients[path] for path in model.variables]
         return (
             replicas.sum(loss), replicas.sum(sums), replicas.sum_all(gradients)
         )  # fmt: skip
@@ -99,26 +93,19 @@ def loss_and_gradients(replicas, name, batch, in_graph):
 
 class ShareTest(absltest.TestCase):
     def test_all_rows_once_and_zeros(self):
-        x = tf.reshape(tf.range(1, 11), (5, 2))
-        shards = [distribution.shard(x, i, 2) for i in range(2)]
-        self.assertEqual([shard.shape for shard in shards], [(3, 2)] * 2)
-        np.testing.assert_array_equal(
-            tf.concat(shards, 0), [*x.numpy(), [0, 0]]
-        )
-        np.testing.assert_array_equal(distribution.shard(x, 0, 1), x)
-
-    def test_a_thousand_replicas(self):
-        """Each row of the global batch is one replica's, whatever they are."""
+        """Each row of the global batch is one replica's, up to a thousand."""
         for rows, count in ((1024, 1000), (2048, 256), (1000, 1000), (7, 3),
-                            (5, 8)):  # fmt: skip
+                            (5, 8), (5, 2), (5, 1)):  # fmt: skip
             batch = tf.reshape(tf.range(1, 2 * rows + 1), (rows, 2))
             shards = [
                 distribution.shard(batch, i, count).numpy()
                 for i in range(count)
             ]
-            self.assertLen({shard.shape for shard in shards}, 1)
+            shape = (-(-rows // count), 2)
+            self.assertEqual({shard.shape for shard in shards}, {shape})
             actual = np.concatenate(shards)
             np.testing.assert_array_equal(actual[actual.any(axis=1)], batch)
+            self.assertFalse(actual[count * shape[0] :].any())
 
 
 class SameAsOneTest(parameterized.TestCase):
@@ -168,13 +155,11 @@ class SameAsOneTest(parameterized.TestCase):
             'rnn_lm', 'infocse_paper', 'simcse_cross', 'simcse_late',
         )  # fmt: skip
         near = more * (1e-5 if alike or apart else REPLICAS)
-        for path, (gradient,) in gradients.items():
-            first, *others = gradients_2[path]
-            for second in others:
-                np.testing.assert_array_equal(first, second, path)
-            np.testing.assert_allclose(
-                first, gradient, rtol=0, atol=near * largest, err_msg=path
-            )
+        alone = {path: gradient for path, (gradient,) in gradients.items()}
+        for each in zip(*gradients_2.values(), strict=True):
+            of_replica = dict(zip(gradients_2, each, strict=True))
+            assert_near(of_replica, alone, atol=near * largest)
+            assert_near(of_replica, {p: x[0] for p, x in gradients_2.items()})
 
 
 class DropoutTest(absltest.TestCase):
@@ -232,12 +217,7 @@ class RematTest(parameterized.TestCase):
         stored, small = self.gradients(name, replicas, False)
         again, large = self.gradients(name, replicas, True)
         self.assertGreater(large, 1.05 * small)  # blocks are there twice
-        largest = max(np.abs(g).max() for g in stored.values())
-        for path, gradient in stored.items():
-            np.testing.assert_allclose(
-                again[path], gradient, rtol=0, atol=1e-6 * largest,
-                err_msg=path,
-            )  # fmt: skip
+        assert_near(again, stored, of_all=1e-6)
 
 
 class UpdateTest(parameterized.TestCase):
@@ -252,18 +232,11 @@ class UpdateTest(parameterized.TestCase):
         A clip hides a factor that gradients were multiplied by.
         """
         name = 'bert_nce'
-        model = zoo.make_model(name, rate=0.0)
-        values = {p: v.value for p, v in model.trainable.items()}
-        with tf.GradientTape() as tape:
-            outcomes, _ = model.outcomes(
-                zoo.make_views(name, 8), zoo.statistics()
-            )
-            loss = model.loss(outcomes)
-        whole = {
-            f'm/{path}': tf.convert_to_tensor(gradient).numpy()
-            for path, gradient in tape.gradient(loss, values).items()
-        }
-        everything = np.hstack([g.ravel() for g in whole.values()])
+        *_, gradients = zoo.differentiated(
+            zoo.make_model(name, rate=0.0), zoo.make_views(name, 8),
+            zoo.statistics(),
+        )  # fmt: skip
+        everything = np.hstack([np.ravel(g) for g in gradients.values()])
         norm = np.linalg.norm(everything.astype(np.float64))
         self.assertGreater(norm, 10 * self.CLIP)
         scale = clip / norm if clip else 1.0
@@ -277,14 +250,8 @@ class UpdateTest(parameterized.TestCase):
                 trainer.train(tf.constant(1))
             # m is a tenth of the gradient then.
             moments = {k: v.numpy() for k, v in optimizer.slots.items()}
-            for path, gradient in whole.items():
-                np.testing.assert_allclose(
-                    moments[path],
-                    0.1 * scale * gradient,
-                    rtol=0,
-                    atol=1e-5 * scale * norm,
-                    err_msg=path,
-                )
+            tenth = {f'm/{k}': 0.1 * scale * x for k, x in gradients.items()}
+            assert_near(moments, tenth, atol=1e-5 * scale * norm)
             slots.append(moments)
             with eagerly(replicas == 1):
                 reports.append(trainer.train(tf.constant(2)))
@@ -296,10 +263,7 @@ class UpdateTest(parameterized.TestCase):
             np.abs(v).max() for k, v in slots[0].items() if k[0] == 'm'
         )
         for (one, two), atol in ((slots, 1e-6 * largest), (weights, 1e-5)):
-            for path, value in one.items():
-                np.testing.assert_allclose(
-                    two[path], value, rtol=0, atol=atol, err_msg=path
-                )
+            assert_near(two, one, atol=atol)
         self.assertEqual(set(reports[0]), set(reports[1]))
         for metric, value in reports[0].items():
             self.assertAlmostEqual(reports[1][metric], value, places=5)

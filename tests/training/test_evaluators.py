@@ -113,8 +113,7 @@ class BestTest(parameterized.TestCase):
         return best[name]
 
     @parameterized.named_parameters(
-        ('transformer', 'simcse', False),
-        ('table', 'skip_gram', True),
+        ('transformer', 'simcse', False), ('table', 'skip_gram', True)
     )
     def test_it_is_what_tasks_sts_prints(self, objectives, is_table):
         """Cuts texts too: 8 tokens are fewer than most have."""
@@ -208,30 +207,34 @@ class Spelled:
         return [text.reshape(-1, 2) for text in tokenized.vectors]
 
 
-class MeasureTest(parameterized.TestCase):
+def measured(spec, *of_vectors, **more):
+    """What an evaluator measures of known vectors."""
+    return Evaluator(judgements.read(spec), Spelled(*of_vectors, **more))()
+
+
+class MeasureTest(places.Folder, parameterized.TestCase):
     """Measures of known vectors, against numbers computed by hand."""
 
     @parameterized.parameters(('cosine', 50.0), ('dot', 100.0))
     def test_similarity(self, similarity, value):
         """Cosines .6, 1 and 0 rank 2, 3, 1; products 6, 1, 0 rank 3, 2, 1."""
         path = write_pairs(
-            places.make(),
+            self.folder,
             [(5, '6 8', '1 0'), (3, '1 0', '1 0'), (1, '0 1', '1 0')],
         )
-        judged = judgements.read(f'sts:{path}')
-        measured = Evaluator(judged, Spelled(similarity))()
-        self.assertAlmostEqual(measured[STS], value)
+        actual = measured(f'sts:{path}', similarity)
+        self.assertEqual(list(actual), [STS])
+        self.assertAlmostEqual(actual[STS], value)
 
     def test_ten_documents_beside_its_own(self):
         """The query's document is no result: what is relevant is the tenth."""
-        folder = write_search(
-            places.make(), {'d00': '20 0'},
+        write_search(
+            self.folder, {'d00': '20 0'},
             {f'd{i:02d}': f'{20 - i} {i}' for i in range(13)},
             test=[('d00', 'd10')],
         )  # fmt: skip
-        judged = judgements.read(f'retrieval:{folder}')
-        measured = Evaluator(judged, Spelled())()
-        self.assertAlmostEqual(measured[RETRIEVAL], 1 / np.log2(11), 5)
+        actual = measured(f'retrieval:{self.folder}')
+        self.assertAlmostEqual(actual[RETRIEVAL], 1 / np.log2(11), 5)
 
     @parameterized.parameters(('cosine', 'b'), ('late', 'c'), ('lexical', 'a'))
     def test_by_its_critic(self, critic, best):
@@ -241,38 +244,38 @@ class MeasureTest(parameterized.TestCase):
         of the largest products of tokens 3 + 0, .61 + .61 and 3.1 + 1.
         """
         folder = write_search(
-            places.make(), {'q': '1 0 0 1'},
+            self.folder, {'q': '1 0 0 1'},
             {'a': '3 0 3 0', 'b': '.61 .35 0 .61', 'c': '.9 1 3.1 1'},
             test=[('q', best)],
         )  # fmt: skip
-        judged = judgements.read(f'retrieval:{folder}')
-        measured = Evaluator(judged, Spelled(critic=critic))()
-        self.assertEqual(measured[RETRIEVAL], 1)
+        actual = measured(f'retrieval:{folder}', critic=critic)
+        self.assertEqual(actual[RETRIEVAL], 1)
         pairs = write_pairs(folder, [(5, 1, 1), (3, 1, 0), (1, 0, 1)])
         others = [(f'sts:{pairs}', critic)] * (critic != 'cosine')
         for spec, other in *others, (f'retrieval:{folder}', 'cross'):
             with refused('judgement_of_other_critic', spec, other):
-                Evaluator(judgements.read(spec), Spelled(critic=other))
+                measured(spec, critic=other)
         if critic == 'late':
             with mock.patch.object(evaluation, 'EXACT', 2), refused(
                 'judgement_of_too_many', 'has 3 documents'
             ):
-                Evaluator(judged, Spelled(critic=critic))
+                measured(f'retrieval:{folder}', critic=critic)
 
     def test_translations_both_ways(self):
         """The mean of both: three of three, and two of three."""
-        folder = places.make()
-        for code, texts in (
-            ('deu', ('1 0', '1 .1', '1 .2')),
-            ('eng', ('1 0', '1 .11', '1 .14')),
-        ):
-            path = folder / f'tatoeba.deu-eng.{code}'
-            path.write_text('\n'.join(texts) + '\n')
-        judged = judgements.read(f'tatoeba:{folder}')
-        measured = Evaluator(judged, Spelled())()
+        for pair, foreign, english in (
+            ('deu', '1 0,1 .1,1 .2', '1 0,1 .11,1 .14'),
+            ('fra', '1 0,0 1', '1 0,0 1'),
+        ):  # fmt: skip
+            for code, texts in (pair, foreign), ('eng', english):
+                path = self.folder / f'tatoeba.{pair}-eng.{code}'
+                path.write_text(texts.replace(',', '\n') + '\n')
+        actual = measured(f'tatoeba:{self.folder}')
         # Into English all find theirs; back .14 finds .1, and not .2.
-        self.assertAlmostEqual(measured['tatoeba/deu'], 250 / 3)
-        self.assertAlmostEqual(measured['tatoeba/accuracy'], 250 / 3)
+        expected = {'deu': 250 / 3, 'fra': 100, 'accuracy': 275 / 3}
+        self.assertEqual(set(actual), {f'tatoeba/{x}' for x in expected})
+        for name, value in expected.items():
+            self.assertAlmostEqual(actual[f'tatoeba/{name}'], value)
 
 
 class ChoiceTest(absltest.TestCase):
@@ -283,12 +286,9 @@ class ChoiceTest(absltest.TestCase):
     def test_how_it_is_typed(self):
         """Alone as ever, or with what is measured."""
         for typed, best in (
-            ([], None),
-            (['--best'], True),
-            (['--best=true'], True),
-            (['--nobest'], False),
-            (['--best=sts:a,b.tsv'], 'sts:a,b.tsv'),
-        ):
+            ([], None), (['--best'], True), (['--best=true'], True),
+            (['--nobest'], False), (['--best=sts:a,b.tsv'], 'sts:a,b.tsv'),
+        ):  # fmt: skip
             actual = commands.parse(RunChoices, typed)
             self.assertEqual(actual.get('best'), best)
             again = commands.typed(actual)
@@ -297,10 +297,9 @@ class ChoiceTest(absltest.TestCase):
     def test_none_of_what_is_given_several_times(self):
         """Nothing is said so, since it is not what is the default."""
         for values, typed in (
-            ((), ['--corpus=']),
+            ((), ['--corpus=']), ('a', ['--corpus=a']),
             (('a', 'b'), ['--corpus=a', '--corpus=b']),
-            ('a', ['--corpus=a']),
-        ):
+        ):  # fmt: skip
             self.assertEqual(commands.typed({'corpus': values}), typed)
         self.assertEqual(commands.parse(RunChoices, ['--corpus=']),
                          {'corpus': []})  # fmt: skip

@@ -1,6 +1,5 @@
 """Logging steps of a run, its end, and how it resumes."""
 
-import pathlib
 import types
 from unittest import mock
 
@@ -8,6 +7,7 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from infoword_tf.training import fit
+from tests import places
 from tests.training.events import steps_of
 
 
@@ -25,22 +25,14 @@ class CountTest(absltest.TestCase):
         )
         sizes = fit.view_sizes(dataset)
         self.assertEqual(sizes, {'passage': 128, 'several': 32})
+        others = {'ict/loss': 2.0, 'several/cut_sentences': 3.0}
         values = {
-            'ict/loss': 2.0,
-            'passage/tokens': 150.0,
-            'passage/padding': 64.0,
-            'several/tokens': 20.0,
-            'several/cut_sentences': 3.0,
-        }
+            'passage/tokens': 150.0, 'passage/padding': 64.0,
+            'several/tokens': 20.0, **others,
+        }  # fmt: skip
         self.assertEqual(fit.count_tokens(values, sizes, 2), 170)
         self.assertEqual(
-            values,
-            {
-                'ict/loss': 2.0,
-                'passage/padding': 0.25,
-                'several/cut_sentences': 3.0,
-                'padding': 0.2,
-            },
+            values, {'passage/padding': 0.25, 'padding': 0.2, **others}
         )
 
 
@@ -128,18 +120,15 @@ class StepsTest(absltest.TestCase):
             self.assertEqual(self.steps(minutes, seconds), (steps, tried))
 
 
-class EventsTest(absltest.TestCase):
+class EventsTest(places.Folder, absltest.TestCase):
     """Events of TensorBoard after the step where a run resumes."""
-
-    def setUp(self):
-        super().setUp()
-        self.workdir = pathlib.Path(self.create_tempdir().full_path)
-        self.folder = self.workdir / 'tensorboard'
 
     def write(self, steps, part='train'):
         """Writes a new file; returns its path."""
         before = set(self.folder.rglob('events*'))
-        writer = tf.summary.create_file_writer(str(self.folder / part))
+        writer = tf.summary.create_file_writer(
+            str(self.folder / 'tensorboard' / part)
+        )
         with writer.as_default():
             for step in steps:
                 tf.summary.scalar('loss', 1.0, step=step)
@@ -152,7 +141,7 @@ class EventsTest(absltest.TestCase):
         unchanged = self.write([2], 'more')
         before = unchanged.read_bytes()
         fit.truncate_events(self.folder, 2)
-        self.assertEqual(sorted(steps_of(self.workdir, 'loss')), [1, 2, 2])
+        self.assertEqual(sorted(steps_of(self.folder, 'loss')), [1, 2, 2])
         self.assertTrue(early.exists())
         self.assertFalse(late.exists())
         self.assertEqual(unchanged.read_bytes(), before)
@@ -163,10 +152,10 @@ class EventsTest(absltest.TestCase):
         for damaged in (whole[:-5], whole[:-20] + b'x' * 20):
             path.write_bytes(damaged)
             fit.truncate_events(self.folder, 9)
-            self.assertEqual(steps_of(self.workdir, 'loss'), [1, 2])
+            self.assertEqual(steps_of(self.folder, 'loss'), [1, 2])
 
     def test_of_a_new_run_nothing_stays(self):
         self.write([1, 2])
         fit.truncate_events(self.folder, 0)
         self.assertEmpty(list(self.folder.rglob('events*')))
-        fit.truncate_events(self.workdir / 'none', 0)
+        fit.truncate_events(self.folder / 'none', 0)

@@ -66,4 +66,5 @@ class GuideTest(absltest.TestCase):
         expected = [[0, of_a[0], 0], [0, of_a[1], of_c[1]]]
         actual = judge.numbers(TEXTS)
         self.assertEqual(actual.dtype, 'float32')
+        self.assertEqual(actual.shape, (2, 3, 1))
         np.testing.assert_allclose(actual[..., 0], expected, atol=1e-5)

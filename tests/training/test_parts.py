@@ -1,5 +1,6 @@
 """A batch in microbatches: what the whole batch gives, dropout and all."""
 
+import functools
 from unittest import mock
 
 import numpy as np
@@ -14,6 +15,7 @@ from infoword_tf.training.microbatch import MicrobatchStep
 from infoword_tf.views import flatten, unflatten
 from tests import zoo
 from tests.eager import eagerly
+from tests.near import assert_near
 
 KEY = 0, 3
 
@@ -34,51 +36,40 @@ class PartsTest(parameterized.TestCase):
         """3 sequences of 8 at a time: two microbatches, and a smaller one."""
         model = zoo.make_model(name, rate=0.1)
         views, statistics = zoo.make_views(name), zoo.statistics()
-        variables = [v.value for v in model.trainable.values()]
         flat = {k: tf.constant(x) for k, x in flatten(views).items()}
         views = unflatten(flat)
         state = {n: e.empty for n, e in model.empty_state(8).items()}
         key = dropout.new_key(*KEY)
         with eagerly():
-            with tf.GradientTape() as tape:
-                outcomes, new = model.outcomes(
-                    views, statistics, key, state=state
-                )
-                loss = model.loss(outcomes)
-            expected = tape.gradient(
-                loss,
-                variables,
-                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            outcomes, new, _, expected = zoo.differentiated(
+                model, views, statistics, key, state=state
             )
             step = MicrobatchStep(
                 model, views, statistics, key, Replicas(), state, 3
             )
-            actual, sums, new_state = step.gradients(variables)
-        expected, actual = (
-            [tf.convert_to_tensor(g).numpy() for g in gradients]
-            for gradients in (expected, actual)
-        )
-        largest = max(np.abs(a).max() for a in expected)  # some are all but 0
-        for path, a, b in zip(model.trainable, expected, actual, strict=True):
+            actual, sums, new_state = step.gradients(
+                [v.value for v in model.trainable.values()]
+            )
+        # Some are all but 0; in a number terms of all pairs cancel.
+        largest = max(np.abs(x).max() for x in expected.values())
+        for b, (path, a) in zip(actual, expected.items(), strict=True):
             size = 2 * np.abs(a).max() + largest
-            most = 1e-6 if a.ndim else 4e-6  # terms of all pairs cancel there
-            self.assertLess(np.abs(a - b).max(), most * size, path)
+            most = 1e-6 if a.shape.rank else 4e-6
+            assert_near({path: b}, {path: a}, atol=most * size)
         for row, outcome in outcomes.items():
             compared = np.full(len(SUMS), True)
             if row == 'diffcse':  # the answers' p is that of a microbatch
                 compared = np.isin(SUMS, ('loss', 'weight', 'accuracy'))
             np.testing.assert_allclose(
-                sums[row][compared],
-                np.array(outcome.sums)[compared],
-                rtol=1e-5,
-                atol=1e-5,
-                err_msg=row,
-            )
-        tf.nest.assert_same_structure(new_state, new)
-        for a, b in zip(
-            tf.nest.flatten(new_state), tf.nest.flatten(new), strict=True
-        ):
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+                sums[row][compared], np.array(outcome.sums)[compared],
+                rtol=1e-5, atol=1e-5, err_msg=row,
+            )  # fmt: skip
+        tf.nest.map_structure(
+            functools.partial(
+                np.testing.assert_allclose, rtol=1e-5, atol=1e-5
+            ),
+            new_state, new,
+        )  # fmt: skip
 
     @parameterized.parameters(
         ('ict_lookup', 1, 2),
@@ -109,8 +100,6 @@ class PartsTest(parameterized.TestCase):
                 )
                 for path, variable in variables.items()
             }  # fmt: skip
-        for path, whole in values[None].items():
-            np.testing.assert_allclose(
-                values[size][path], whole, rtol=1e-4, err_msg=path,
-                atol=1e-5 * max(1e-3, np.abs(whole).max()),
-            )  # fmt: skip
+        assert_near(
+            values[size], values[None], rtol=1e-4, atol=1e-8, of_each=1e-5
+        )

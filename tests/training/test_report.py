@@ -31,27 +31,25 @@ HALF = {'heldout/mlm/mi': 0.0, 'heldout/mlm/ceiling': 5.0}
 
 class TextTest(absltest.TestCase):
     def test_progress_line(self):
-        self.assertEqual(
-            report.progress_line(RECORD, ['mlm', 'nsp'], 5000, 125.0),
-            'step 1,200/5,000 | 34,568 tokens/s | 2:05 left | mlm MI 0.250 of '
-            '6.40, held out 0.125 nats | nsp MI -, accuracy 0.750, held out '
-            '0.625',
-        )
-
-    def test_progress_line_without_mi_of_the_training_text(self):
-        line = report.progress_line(
-            RECORD | {'dim/accuracy': 0.5}, ['dim'], 5000, 125.0
-        )
-        self.assertEndsWith(
-            line, '| dim held out MI 1.000 of 4.75 nats, accuracy in training '
-            '0.500',
-        )  # fmt: skip
-
-    def test_progress_line_of_padded_views(self):
-        line = report.progress_line(
-            RECORD | {'padding': 0.078}, ['mlm'], 5000, 125.0
-        )
-        self.assertIn('| 34,568 tokens/s and 8% padding | 2:05', line)
+        """Also without MI of the training text, of padded views, and so on."""
+        mlm = ' | mlm MI 0.250 of 6.40, held out 0.125 nats'
+        for more, rows, goal, padding, expected in (
+            ({}, ['mlm', 'nsp'], None, '',
+             mlm + ' | nsp MI -, accuracy 0.750, held out 0.625'),
+            ({'dim/accuracy': 0.5}, ['dim'], None, '',
+             ' | dim held out MI 1.000 of 4.75 nats, accuracy in training '
+             '0.500'),
+            ({'padding': 0.078}, ['mlm'], None, ' and 8% padding', mlm),
+            # A regression; and what weights are chosen by.
+            ({'score/loss': 0.5, 'heldout/score/loss': 0.25}, ['score'], None,
+             '', ' | score MI -, loss 0.500, held out 0.250'),
+            ({}, [], 'heldout/nsp/accuracy', '', ' | accuracy 0.6250'),
+        ):  # fmt: skip
+            self.assertEqual(
+                report.progress_line(RECORD | more, rows, 5000, 125.0, goal),
+                f'step 1,200/5,000 | 34,568 tokens/s{padding} | 2:05 left'
+                + expected,
+            )
 
     def test_heldout_text_that_measures_nothing(self):
         """No MI of 0 of 0, but why there is none."""
@@ -96,13 +94,12 @@ class TextTest(absltest.TestCase):
 
 class PictureTest(places.Folder, absltest.TestCase):
     def drawn(self, draw, *args):
-        """Returns the figure that is saved, and checks the file."""
-        path = self.folder / 'x.png'
+        """Returns the figure that would be saved."""
         with mock.patch.object(
-            Figure, 'savefig', autospec=True, side_effect=Figure.savefig
-        ) as save:
-            draw(path, *args)
-        self.assertTrue(path.read_bytes().startswith(b'\x89PNG'))
+            Figure, 'savefig', autospec=True,
+            side_effect=lambda _, path, **more: path.touch(),
+        ) as save:  # fmt: skip
+            draw(self.folder / 'x.png', *args)
         return save.call_args[0][0]
 
     def test_bounds_with_and_without_one(self):
@@ -157,12 +154,13 @@ class PictureTest(places.Folder, absltest.TestCase):
         self.assertIn('ceiling', share.get_ylabel())
         self.assertRegex(share.yaxis.get_major_formatter()(0.02), '^2.*%$')
 
-    def test_before_the_first_heldout_values(self):
         record = {k: v for k, v in RECORD.items() if 'heldout' not in k}
         _, below = self.drawn(report.draw_bounds, [record], ['mlm']).axes
-        self.assertEmpty(below.child_axes)
+        self.assertEmpty(below.child_axes)  # before the first held-out values
 
     def test_a_ceiling_of_0(self):
         """One document again and again: nothing can be told apart."""
         record = {**RECORD, 'heldout/mlm/mi': 0.0, 'heldout/mlm/ceiling': 0.0}
-        self.drawn(report.draw_bounds, [record], ['mlm'])
+        path = self.folder / 'x.png'
+        report.draw_bounds(path, [record], ['mlm'])
+        self.assertTrue(path.read_bytes().startswith(b'\x89PNG'))
