@@ -188,8 +188,10 @@ class LanguagesTest(places.Folder, absltest.TestCase):
         np.testing.assert_array_equal(*kernels[:2])
         self.assertGreater(np.abs(kernels[0] - kernels[2]).max(), 1e-5)
         # Other rows begin with a head that had begun so.
-        from_workdir('more', 'run', 'mmlm', '--objectives=mlm', '--mlm.transform',
-              '--steps=1', *corpora('de'))
+        from_workdir(
+            'more', 'run', 'mmlm', '--objectives=mlm', '--mlm.transform',
+            '--steps=1', *corpora('de'),
+        )  # fmt: skip
 
     def test_a_language_of_few_lines(self):
         folder = places.make()

@@ -458,6 +458,20 @@ class PackagingCommandsTest(absltest.TestCase):
         actual = {name: getattr(choices, name) for name in expected}
         self.assertEqual(actual, expected)
 
+    def published(self, name, weights, precision='mixed_bfloat16', **expected):
+        """Checks choices of a flagfile, and how many weights its model has."""
+        path = ROOT / 'tasks' / 'flags' / f'{name}.flags'
+        self.assertIn('not run here', path.read_text())
+        choices = quick.choices(f'--flagfile={path}')
+        self.assert_given(
+            choices, seq_len=512, init_deviation=0.02, weight_decay=None,
+            **expected,
+        )  # fmt: skip
+        resolved = resolve(choices)
+        config = resolved.config(choices.vocab_size, precision=precision)
+        self.assertEqual(count(config, expected['vocab_size']), weights)
+        return resolved
+
     def test_published_sizes(self):
         """Appendix B of Kong et al. 2019, and BERT's weights without pooler.
 
@@ -468,23 +482,15 @@ class PackagingCommandsTest(absltest.TestCase):
             ('base', 4e-4, 109_482_240 - 768 * 769),
             ('large', 1e-4, 335_141_888 - 1024 * 1025),
         ):
-            path = ROOT / 'tasks' / 'flags' / f'infoword_{size}.flags'
-            self.assertIn('not run here', path.read_text())
-            choices = quick.choices(f'--flagfile={path}')
-            resolved = resolve(choices)
-            self.assert_given(
-                choices, batch_size=1024, seq_len=512, steps=400_000,
+            resolved = self.published(
+                f'infoword_{size}', weights, batch_size=1024, steps=400_000,
                 warmup_steps=18_000, learning_rate=rate, optimizer='infoword',
-                init_deviation=0.02, weight_decay=None,
+                vocab_size=30522,
             )  # fmt: skip
             self.assertEqual(
                 {row: entry.weight for row, entry in resolved.rows.items()},
                 {'bert_nce': 1.0, 'dim': 0.8},
             )
-            config = resolved.config(
-                choices.vocab_size, precision='mixed_bfloat16'
-            )
-            self.assertEqual(count(config, 30522), weights)
 
     def test_published_xlnet(self):
         """Yang et al. 2019 and their code, at the base size.
@@ -493,16 +499,14 @@ class PackagingCommandsTest(absltest.TestCase):
         kernels, three biases of the width, two segments, two norms and the
         feed-forward; then the bias of each word.
         """
-        path = ROOT / 'tasks' / 'flags' / 'plm_base.flags'
-        self.assertIn('not run here', path.read_text())
-        choices = quick.choices(f'--flagfile={path}')
-        resolved = resolve(choices)
-        self.assert_given(
-            choices, batch_size=2048, seq_len=512, memory_length=384,
-            steps=500_000, warmup_steps=40_000, learning_rate=4e-4,
-            optimizer='xlnet', init_deviation=0.02, weight_decay=None,
-            clip_norm=None, tokenizer='sentencepiece', vocab_size=32_000,
-            lower_case=False,
+        d, v, hidden = 768, 32000, 4 * 768
+        layer = 5 * d * d + 3 * d + 2 * d + 4 * d
+        layer += 2 * d * hidden + hidden + d
+        resolved = self.published(
+            'plm_base', v * d + d + 12 * layer + v, batch_size=2048,
+            memory_length=384, steps=500_000, warmup_steps=40_000,
+            learning_rate=4e-4, optimizer='xlnet', clip_norm=None,
+            tokenizer='sentencepiece', vocab_size=v, lower_case=False,
         )  # fmt: skip
         (source_spec,) = resolved.plan.source_specs
         self.assertEqual(
@@ -510,14 +514,6 @@ class PackagingCommandsTest(absltest.TestCase):
             {'length': 509, 'advance': 256, 'both_directions': True},
         )
         self.assertEqual(resolved.memory_length, 384)
-        config = resolved.config(choices.vocab_size, precision='mixed_bfloat16')
-        d, v, hidden = 768, 32000, 4 * 768
-        layer = 5 * d * d + 3 * d + 2 * d + 4 * d
-        layer += 2 * d * hidden + hidden + d
-        self.assertEqual(
-            count(config, v),
-            v * d + d + 12 * layer + v,
-        )
 
 
 def anchors(text):

@@ -296,6 +296,8 @@ class OldFlagsTest(parameterized.TestCase):
          '--words.window=3 --words.subsample=1e-5 --words.negatives=8'),
         ('plm', '--plm.k=4 --plm.order=strict --gelu=erf',
          '--permuted.k=4 --permuted.order=strict --activation=gelu_erf'),
+        ('plm', '--plm.k=4 --gelu=tanh',
+         '--permuted.k=4 --activation=gelu_tanh'),
         ('tlm,xlco', '--tlm.restart --noxlco.masked',
          '--translated.restart --nocrossed.masked'),
     )  # fmt: skip
