@@ -74,7 +74,7 @@ class TrainTest(places.Folder, absltest.TestCase):
         self.assertLess(last['bert_nce/ceiling'], np.log(36) - 0.01)
         for line in lines:  # 8 x 30, some of them separators
             ratio = line['tokens_per_second'] / line['steps_per_second']
-            self.assertBetween(ratio, 200, 240.1)
+            self.assertBetween(ratio, 200, 242)  # both are rounded
             self.assertEqual(line['padding'], 0)
             self.assertNotIn('masked/tokens', line)
         self.assertLess(lines[-1]['mlm/loss'], lines[0]['mlm/loss'])
@@ -281,8 +281,8 @@ class TracedTest(places.Folder, absltest.TestCase):
             ):
                 stack.enter_context(noted(kind, name))
             run_here(
-                self.folder, '--objectives=dim', '--log_every=2',
-                '--eval_every=4', '--steps=8', eagerly=False,
+                self.folder, '--objectives=ict', '--encoder=lookup',
+                '--log_every=2', '--eval_every=4', '--steps=8', eagerly=False,
             )  # fmt: skip
         self.assertEqual(
             actual,
