@@ -130,7 +130,7 @@ SECOND = {
     'tests/test_train.py::*the_command_does': 'a process',
     'tests/test_train.py::*xla_over*': 'the whole step compiled',
     'tests/test_train.py::NspTest*': 'a run',
-    'tests/test_workers.py::RunTest*': 'workers, resumed or killed',
+    'tests/test_workers.py::RunTest*two_workers*': 'two workers, resumed',
     'tests/text/*::*every_code_point*': 'every code point',
     'tests/text/*::*planes_whose*': 'every code point',
     'tests/text/test_vocabulary.py::*another_process*': 'a process',
