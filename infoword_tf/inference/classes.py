@@ -90,7 +90,7 @@ class Classes(Predictor):
         """Turns scores of classes [B, C] into probabilities, see `classify`."""
         if self.multilabel or scores.shape[-1] == 1:
             return ops.sigmoid(scores)
-        return ops.softmax(scores, axis=-1)
+        return ops.softmax(scores)
 
     # ---------------------------------------------------------------- rows
 

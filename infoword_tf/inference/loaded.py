@@ -52,11 +52,7 @@ def _of(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 @functools.cache
 def _answer(critic: type[Critic], methods: type) -> type[RolePredictor]:
     """Makes the class of answers of `methods`, as of `Critic.answer`."""
-    names = {
-        '__module__': methods.__module__,
-        '__doc__': methods.__doc__,
-        'critic': critic,
-    }
+    names = {'__module__': methods.__module__, 'critic': critic}
     return type(methods.__name__, (methods, RolePredictor), names)
 
 
