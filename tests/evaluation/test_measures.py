@@ -19,6 +19,10 @@ PREDICTIONS = np.array([1, 1, 1, 0, 1, 0, 0, 0, 0, 0])
 THREE = np.array([0, 0, 0, 1, 1, 2, 2, 2])
 TAKEN = np.array([0, 0, 1, 1, 1, 1, 2, 2])
 
+# Of four texts, which of three labels they have, and are taken to have.
+SETS = [[1, 1, 0], [1, 1, 0], [1, 0, 0], [0, 0, 0]]
+SETS_TAKEN = [[1, 0, 0], [1, 1, 1], [0, 0, 0], [0, 0, 1]]
+
 
 class TaskMeasuresTest(parameterized.TestCase):
     def setUp(self):
@@ -35,6 +39,9 @@ class TaskMeasuresTest(parameterized.TestCase):
         ('matthews', 1 - PREDICTIONS, TARGETS, -14 / 24),
         ('matthews', TARGETS, TARGETS, 1.0),
         ('accuracy', TAKEN, THREE, 6 / 8),
+        # Of each label right, predicted and true: 2 2 3, 1 1 2 and 0 2 0.
+        ('f1_micro', SETS_TAKEN, SETS, 2 * 3 / (5 + 5)),
+        ('f1_macro', SETS_TAKEN, SETS, (4 / 5 + 2 / 3 + 0) / 3),
         # Predicted 2, 4, 2, wanted 3, 2, 3: of 8, 6 are right.
         ('matthews', TAKEN, THREE, (6 * 8 - 20) / math.sqrt(
             (64 - 24) * (64 - 22))),
