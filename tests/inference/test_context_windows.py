@@ -60,19 +60,6 @@ class WindowsTest(parameterized.TestCase):
         self.assertEqual(actual.contexts.shape, [0])
         self.assertEqual(context_windows.most_context(actual, none).shape, [0])
 
-    def test_in_a_graph(self):
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)] * 2)
-        def run(sizes, rooms):
-            actual = context_windows.windows(sizes, rooms, 4)
-            return *actual, context_windows.most_context(actual, sizes)
-
-        args = tf.constant([12, 5], tf.int64), tf.constant([6, 6], tf.int64)
-        contexts, firsts, sizes, most = run(*args)
-        self.assertEqual(contexts.numpy().tolist(), [0, 0, 0, 1])
-        self.assertEqual(firsts.numpy().tolist(), [0, 4, 8, 0])
-        self.assertEqual(sizes.numpy().tolist(), [6, 6, 4, 5])
-        self.assertEqual(int(tf.reduce_sum(tf.cast(most, tf.int32))), 17)
-
     @parameterized.parameters((384, 64), (40, 18), (5, 1))
     def test_half_a_row_is_the_context_s(self, max_length, expected):
         self.assertEqual(

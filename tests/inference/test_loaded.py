@@ -142,22 +142,25 @@ class WordsTest(absltest.TestCase):
             loaded.word_vectors('objects')
 
 
-class ReadmeTest(absltest.TestCase):
+def blocks_of(document):
+    text = (ROOT / document).read_text()
+    return re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
+
+
+class DocumentsTest(absltest.TestCase):
     def test_its_python_runs(self):
         """On a workdir of ours: names, arguments, types and shapes."""
-        text = (ROOT / 'README.md').read_text()
-        blocks = re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
-        self.assertLen(blocks, 1)
-        (folder,) = re.findall(r"infoword_tf\.load\('(.*?)'\)", blocks[0])
+        (block,) = blocks_of('README.md')
+        (folder,) = re.findall(r"infoword_tf\.load\('(.*?)'\)", block)
         names = {}
         with mock.patch.object(infoword_tf, 'train', create=True) as train:
-            exec(blocks[0].replace(folder, str(WORKDIR)), names)
+            exec(block.replace(folder, str(WORKDIR)), names)
         (asked,) = train.call_args_list  # what it is to the command
         asked = commands.parse(RunChoices, commands.typed(asked.kwargs))
         self.assertEqual(asked['objectives'], 'bert_nce:1,ict:1')
         self.assertEqual(asked['workdir'], str(WORKDIR))
         model, vectors = names['model'], names['vectors']
-        (comment,) = re.findall(r'load\(.*# (\..*)', blocks[0])
+        (comment,) = re.findall(r'load\(.*# (\..*)', block)
         for name in comment.split(', '):
             self.assertTrue(hasattr(model, name.removeprefix('.')), name)
         self.assertEqual(vectors.dtype, np.float32)
@@ -165,13 +168,10 @@ class ReadmeTest(absltest.TestCase):
         self.assertLen(names['words'], 1)
         self.assertLen(names['words'][0], 5)
 
-
-class DocumentTest(absltest.TestCase):
     def test_how_to_tokenize(self):
         """The example of docs/serving.md, beside `encode` and by hand."""
-        text = (ROOT / 'docs' / 'serving.md').read_text()
-        blocks = re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
-        (block,) = [block for block in blocks if 'tokenizer.tokenize(' in block]
+        (block,) = [block for block in blocks_of('docs/serving.md')
+                    if 'tokenizer.tokenize(' in block]  # fmt: skip
         names = {'model': infoword_tf.load(WORKDIR)}
         exec(block, names)
         self.assertEqual(names['ids'].row_lengths().numpy()[1], 0)
@@ -425,12 +425,11 @@ class EncodeTest(parameterized.TestCase):
         self.assertEqual(rows, {'ict', 'bert_nce', 'mlm'})
 
 
-class LayoutTest(parameterized.TestCase):
+class LayoutTest(places.Folder, parameterized.TestCase):
     """Rows whose texts are no [CLS] text [SEP]."""
 
     def load(self, row):
-        folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
-        write_workdir(folder, row, memory_length=16)
+        folder = write_workdir(self.folder / 'run', row, memory_length=16)
         return infoword_tf.load(folder)
 
     def by_hand(self, model, text):
@@ -473,12 +472,8 @@ class LayoutTest(parameterized.TestCase):
         )
 
     def test_other_arguments(self):
-        folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
-        write_workdir(folder, 'plm', memory_length=16)
-        plain, clamped = (
-            infoword_tf.load(folder, arguments=arguments)
-            for arguments in (None, {'clamp': 3})
-        )
+        plain, folder = self.load('plm'), self.folder / 'run'
+        clamped = infoword_tf.load(folder, arguments={'clamp': 3})
         self.assertEqual(clamped.config.encoder.arguments['clamp'], 3)
         ids, length = np.arange(5, 13, dtype='int32')[None], np.array([8])
         gap = plain.states(ids, length) - clamped.states(ids, length)
@@ -551,14 +546,12 @@ class FillMaskTest(absltest.TestCase):
             self.model.fill_mask('a [MASK]')
 
 
-class CopyCase(absltest.TestCase):
+class CopyCase(places.Folder, absltest.TestCase):
     def copy(self):
-        folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
-        shutil.copytree(WORKDIR, folder)
-        return folder
+        return shutil.copytree(WORKDIR, self.folder / 'run')
 
 
-class LackingTest(CopyCase):
+class LackingTest(places.Folder, absltest.TestCase):
     """Weights that hold less than the rows of the config have."""
 
     def setUp(self):
@@ -567,12 +560,10 @@ class LackingTest(CopyCase):
 
     def without(self, *lacking):
         """A workdir, and the same without the tensors that begin so."""
-        folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
-        rows = {
+        folder = write_workdir(self.folder / 'run', 'ict', {
             'bert_nce': RowConfig(1.0, {'drop_hits': False}),
             'mlm': RowConfig(1.0, {'transform': True}),
-        }
-        write_workdir(folder, 'ict', rows)
+        })  # fmt: skip
         whole = infoword_tf.load(folder)
         path = folder / 'weights.safetensors'
         tensors = files.read_tensors(path)
@@ -614,18 +605,6 @@ class LackingTest(CopyCase):
         actual.model.drop('mlm')
         with refused('no_token_counts'):
             actual.fill_mask(text)
-
-    def test_one_row_of_three(self):
-        """The others answer as before."""
-        whole, actual = self.without('objectives/mlm/norm_beta')
-        self.assertEqual(set(actual.missing), {'mlm'})
-        np.testing.assert_array_equal(
-            actual.encode(SENTENCES, pooling='weighted'),
-            whole.encode(SENTENCES, pooling='weighted'),
-        )
-        whole.model.drop('mlm')
-        text = 'a [MASK] list'
-        self.assertEqual(actual.fill_mask(text), whole.fill_mask(text))
 
     def test_untrained_lacks_the_same(self):
         whole, actual = self.without('objectives/')

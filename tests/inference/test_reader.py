@@ -1,8 +1,6 @@
 """Answers out of contexts of any length, against one window at a time."""
 
 import itertools
-import pathlib
-import tempfile
 from unittest import mock
 
 import numpy as np
@@ -10,8 +8,6 @@ import tensorflow as tf
 from absl.testing import parameterized
 from scipy import special
 
-import infoword_tf
-from infoword_tf.config import Config
 from infoword_tf.inference import reader
 from infoword_tf.inference.answers import SURE
 from infoword_tf.objectives.span import STARTS
@@ -24,7 +20,7 @@ from tests.refused import refused
 LENGTH, STRIDE, LONGEST = 40, 9, 4
 CONTEXTS = [
     'The statement is a name, or an expression list.',
-    'an object whose value can change is said to be mutable; ' * 6 + 'End.',
+    'an object whose value can change is said to be mutable; ' * 3 + 'End.',
     '',
     'caf\u00e9, cafe\u0301 \U0001f600 names\u200b of the  module',
     'x',
@@ -40,16 +36,18 @@ KINDS = {
 }  # fmt: skip
 
 
-def workdir(kind, folder):
+def write(kind):
     encoder, settings = KINDS[kind]
-    settings = {
-        'span.stride': STRIDE, 'span.question': 8, 'span.longest': LONGEST,
-        **settings,
-    }  # fmt: skip
     return workdirs.write(
-        pathlib.Path(folder) / kind, rows=('span',), encoder=encoder,
-        max_length=LENGTH, settings=settings,
+        workdirs.folder() / 'reader' / kind, ('span',), encoder,
+        max_length=LENGTH, settings={
+            'span.stride': STRIDE, 'span.question': 8, 'span.longest': LONGEST,
+            **settings,
+        },
     )  # fmt: skip
+
+
+_, _, loaded_of, _ = workdirs.kinds('reader', write)
 
 
 @eagerly()  # each window has a length of its own
@@ -118,20 +116,10 @@ def plainly(loaded, question, context):
 
 
 class ReaderTest(parameterized.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
-        cls.loaded = {}
-
-    def load(self, kind):
-        if kind not in self.loaded:
-            self.loaded[kind] = infoword_tf.load(workdir(kind, self.folder))
-        return self.loaded[kind]
-
     @parameterized.parameters(*KINDS)
     def test_one_window_after_the_other(self, kind):
-        loaded = self.load(kind)
+        self.enterContext(eagerly(kind != 'plain'))
+        loaded = loaded_of(kind)
         actual = loaded.answer(QUESTIONS, CONTEXTS)
         null = loaded.model.objectives['span'].null
         for question, context, reply in zip(
@@ -170,24 +158,21 @@ class ReaderTest(parameterized.TestCase):
             self.assertEqual(reply.text, '' if silent else reply.best[0].text)
             self.assertEqual(reply.begin == -1, silent)
 
+    @eagerly()
     def test_the_threshold(self):
-        loaded = self.load('null')
+        loaded = loaded_of('null')
         (reply,) = loaded.answer(QUESTIONS[:1], CONTEXTS[:1])
         for gap, expected in ((-0.1, ''), (0.1, reply.best[0].text)):
-            folder = pathlib.Path(self.folder) / 'null'
-            config = Config.read(folder).replace(
+            model = loaded.with_config(loaded.config.replace(
                 null_threshold=reply.null_odds + gap
-            )
-            config.write(folder)
-            (again,) = infoword_tf.load(folder).answer(
-                QUESTIONS[:1], CONTEXTS[:1]
-            )
+            ))  # fmt: skip
+            (again,) = model.answer(QUESTIONS[:1], CONTEXTS[:1])
             self.assertEqual(again.text, expected)
             self.assertEqual(len(again.best), len(reply.best))
 
     def test_batches_change_nothing(self):
         """Nor does how many questions are looked up at once."""
-        loaded = self.load('plain')
+        loaded = loaded_of('plain')
         together = loaded.answer(QUESTIONS, CONTEXTS, batch_size=64)
         with mock.patch.object(reader, '_QUESTIONS', 2):
             parted = loaded.answer(QUESTIONS, CONTEXTS, batch_size=1)
@@ -200,15 +185,18 @@ class ReaderTest(parameterized.TestCase):
             )  # fmt: skip
 
     def test_none_at_all(self):
-        self.assertEqual(self.load('plain').answer([], []), [])
+        model = loaded_of('plain')
+        self.assertEqual(model.answer([], []), [])
+        (reply,) = model.answer(['who?'], [''])  # no window at all
+        self.assertEqual((reply.text, reply.best), ('', []))
 
     def test_complaints(self):
+        model = loaded_of('plain')
         with refused('unequal_contexts', 1, 0):
-            self.load('plain').answer(['a'], [])
+            model.answer(['a'], [])
         with self.assertRaisesRegex(TypeError, r'contexts\[1\] is nan'):
-            self.load('plain').answer(['a', 'b'], ['c', float('nan')])
+            model.answer(['a', 'b'], ['c', float('nan')])
         with self.assertRaisesRegex(TypeError, r'questions\[0\] is None'):
-            self.load('plain').answer([None], ['c'])
-        other = infoword_tf.load(workdirs.shared())
+            model.answer([None], ['c'])
         with refused('no_row_answers', 'span'):
-            other.answer(['a'], ['b'])
+            workdirs.loaded().answer(['a'], ['b'])

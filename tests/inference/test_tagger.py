@@ -1,12 +1,12 @@
 """Labels of words of texts of any length, on models with random weights."""
 
+import functools
 from unittest import mock
 
 import numpy as np
 from absl.testing import parameterized
 
 import infoword_tf
-from infoword_tf.config import Config
 from infoword_tf.inference import tagger
 from tests.export import workdirs
 from tests.processor import AVX512
@@ -23,14 +23,15 @@ KINDS = {
 }
 
 
+@functools.cache
 def make(kind, max_length=20):
     more = dict(KINDS[kind])
     settings = {'tag.classes': len(LABELS), **more.pop('settings')}
     folder = workdirs.folder() / 'tagger' / f'{kind}{max_length}'
     if not folder.exists():
-        workdirs.write(folder, rows=('tag',), settings=settings, **more)
-        config = Config.read(folder)
-        config.replace(labels=LABELS, max_length=max_length).write(folder)
+        fields = {'labels': LABELS, 'max_length': max_length}
+        more |= {'settings': settings, 'fields': fields}
+        workdirs.write(folder, ('tag',), **more)
     loaded = infoword_tf.load(folder)
     # Another label for each token, so that there are many spans.
     kernel = loaded.model.objectives['tag'].kernel
@@ -107,7 +108,7 @@ class TaggerTest(parameterized.TestCase):
     @parameterized.parameters(('all', False), ('other', True))
     def test_labels_without_parts(self, kind, alone):
         """Each word is a span; of tokens, equal neighbours are one."""
-        known = make(kind).tagger
+        known = make.__wrapped__(kind).tagger
         config = known.config.replace(labels=('PER', 'LOC', 'X', 'Y', 'Z'))
         with mock.patch.object(tagger.Tagger, 'config', config):
             self.assertEqual([*known.kinds.begins], 5 * [alone])
