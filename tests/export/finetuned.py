@@ -35,14 +35,8 @@ KINDS = {
         ('--label.bilstm',),
     ),
 }  # fmt: skip
-TRAINER = (
-    '--steps=4',
-    '--batch_size=8',
-    '--seq_len=16',
-    '--precision=float32',
-    '--learning_rate=0.01',
-    '--warmup_steps=0',
-)
+TRAINER = ('--steps=4', '--batch_size=8', '--seq_len=16', '--warmup_steps=0',
+           '--precision=float32', '--learning_rate=0.01')  # fmt: skip
 
 
 def folder():

@@ -3,9 +3,8 @@
 import numpy as np
 from absl.testing import parameterized
 
-import infoword_tf
 from tests.export import protos, workdirs
-from tests.export.answering import KINDS, exported, loaded, served, workdir
+from tests.export.answering import KINDS, exported, loaded, served
 
 QUESTIONS = ['what is a name?', '', 'which value ' * 30, 'a\u0301']
 CONTEXTS = [
@@ -48,19 +47,6 @@ class AnswerTest(parameterized.TestCase):
                 self.assertAlmostEqual(
                     float(actual['null_odds'][row]), reply.null_odds, places=4
                 )
-
-    def test_bfloat16(self):
-        actual = workdirs.answer(
-            served('null', 'bfloat16')['answer'], QUESTIONS, pairs=CONTEXTS
-        )
-        expected = infoword_tf.load(workdir('null'), 'mixed_bfloat16').answer(
-            QUESTIONS, CONTEXTS
-        )
-        for row, reply in enumerate(expected):
-            scores = actual['scores'][row]
-            self.assertEqual((scores > -1e29).sum(), len(reply.best))
-            if reply.best:
-                self.assertLess(abs(scores[0] - reply.best[0].score), 0.2)
 
     def test_the_card_says_what_goes_in_and_comes_out(self):
         card = workdirs.card_of(exported('null'))

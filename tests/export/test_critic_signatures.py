@@ -53,15 +53,16 @@ class CriticsTest(absltest.TestCase):
             )
         gaps = comparison.difference({}, expected, 1e-5)
         self.assertEqual(gaps, {'x/weights': np.inf})
-
-    def test_what_stands_beside_weights_is_compared(self):
-        expected = {
-            'x/ids': np.int32([[2]]), 'x/weights': np.float32([[0.5]]),
-            'x/embeddings': np.float32([[1, 2]]),
-        }  # fmt: skip
-        actual = {**expected, 'x/embeddings': np.float32([[1, 2.5]])}
+        # No share of less than 1, and what stands beside them.
+        less = expected | {'x/weights': expected['x/weights'] / 8}
+        none = expected | {'x/weights': 0 * expected['x/weights']}
         self.assertEqual(
-            comparison.difference(actual, expected, 1e-5),
+            comparison.difference(none, less, 0.1), {'x/weights': 0.5}
+        )
+        beside = [expected | {'x/embeddings': np.float32([[1, x]])}
+                  for x in (2.5, 2)]  # fmt: skip
+        self.assertEqual(
+            comparison.difference(*beside, 1e-5),
             {'x/weights': 0, 'x/embeddings': 0.5},
         )
 

@@ -2,7 +2,6 @@
 
 import http.client
 import importlib.util
-import pathlib
 import re
 import shutil
 import socket
@@ -16,6 +15,7 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from export import demo
+from tests import places
 from tests.export import workdirs
 from tests.tasks import command, counting
 
@@ -98,10 +98,9 @@ class TabsTest(absltest.TestCase):
         })  # fmt: skip
 
 
-class CommandTest(command.Checks, absltest.TestCase):
+class CommandTest(places.Folder, command.Checks, absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.model = self.folder / 'model' / '1'
         counting.save(self.model, 'cosine')
 

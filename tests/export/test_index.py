@@ -308,28 +308,21 @@ class MadeAgainTest(Case):
         self.make(documents(range(5, 12)), model='another', critic=LATE)
         self.assertLen(self.encoded(), 7)
 
-    def test_nothing_would_be_left(self):
-        index = self.make(documents([1]))
+    def test_what_is_refused_changes_nothing(self):
+        """No text, no numbers, and a second process at a time."""
+        index = self.make(documents(range(2)))
         before = content(self.folder)
         with refused('no_text_to_search'):
             index.write([Document((), 'id 1')], self.embed, KEY)
-        self.assertEqual(content(self.folder), before)
-
-    def test_vectors_that_are_no_numbers(self):
-        index = self.make(documents(range(2)))
-        before = content(self.folder)
-        self.embed.side_effect = lambda texts, role: embed(texts) * np.nan
-        with self.assertRaisesRegex(ValueError, 'not finite'):
-            index.write(documents(range(3)), self.embed, KEY)
-        self.assertEqual(content(self.folder), before)
-
-    def test_one_process_at_a_time(self):
-        index = self.make(documents(range(2)))
         with files.locked(self.folder):
             with self.assertRaisesRegex(RuntimeError, 'another run is writing'):
                 index.write(documents(range(3)), self.embed, KEY)
             query = embed(['text 1'])
             self.assertLen(index.find('', query, as_they_are, 5), 2)
+        self.embed.side_effect = lambda texts, role: embed(texts) * np.nan
+        with self.assertRaisesRegex(ValueError, 'not finite'):
+            index.write(documents(range(3)), self.embed, KEY)
+        self.assertEqual(content(self.folder), before)
 
     def test_stopped(self):
         """At any step: the former one is there, and the end is as always."""

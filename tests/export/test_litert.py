@@ -14,7 +14,6 @@ import sys
 from unittest import mock
 
 import numpy as np
-import sklearn.metrics
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 from tensorflow.lite.python import convert_phase
@@ -25,7 +24,7 @@ from export import comparison, litert
 from export.serving import model as standalone
 from infoword_tf.config import Config
 from infoword_tf.data import labelling
-from infoword_tf.evaluation import sts
+from infoword_tf.evaluation import measures, sts
 from infoword_tf.text import normalization, template
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from tests import places
@@ -94,7 +93,7 @@ def vectors(precision):
     """Returns what litert says of vectors, and what it writes."""
     return make(
         f'vectors_{precision}', workdir_of(precision), precision=precision,
-        sts=str(people_say()),
+        sts=str(people_say()), seq_len=24,  # as long as texts may be
     )  # fmt: skip
 
 
@@ -172,6 +171,22 @@ class TokenizerTest(parameterized.TestCase):
         expected = tokenizer.tokenize(tf.constant(content)).to_list()
         for text, ids in zip(content, expected, strict=True):
             self.assertEqual(ours.ids(text), ids, text[:80])
+
+    def test_added_tokens_by_hand(self):
+        """The longest at each place, blanks beside it, and words alone."""
+        names = 'id', 'lstrip', 'rstrip', 'single_word'
+        added = standalone._Added({
+            text: dict(zip(names, values, strict=True))
+            for text, *values in (('[A]', 7, True, False, False),
+                                  ('[AB]', 8, False, True, False),
+                                  ('it', 9, False, False, True))
+        })  # fmt: skip
+        for text, expected in (
+            ('x [A]y[AB]  it with_it it',
+             ['x', 7, 'y', 8, '', 9, ' with_it ', 9, '']),
+            ('it', ['', 9, '']), ('its', ['its']),
+        ):  # fmt: skip
+            self.assertEqual(added.split(text), expected)
 
     def test_every_character_alone(self):
         """The file has all that the table says, and nothing else."""
@@ -343,9 +358,7 @@ class FineTunedTest(parameterized.TestCase):
                 label_sets=[{'x'}, {'x'}, set(), {'y', 'z'}, {'z'}],
             )  # fmt: skip
             true = labelling.known_labels(rows, 'xyz')
-            expected = sklearn.metrics.f1_score(
-                true, expected > 0.5, average='macro', zero_division=0
-            )
+            expected = measures.f1_macro(expected > 0.5, true)
             scores = litert.scored(model, rows, loaded.config)
             self.assertAlmostEqual(scores['f1_macro'], expected, places=6)
 

@@ -1,7 +1,6 @@
 """The command on a small corpus: what it makes, finds, and refuses."""
 
 import json
-import pathlib
 import subprocess
 import sys
 from unittest import mock
@@ -16,6 +15,7 @@ from infoword_tf.config import DenseConfig
 from infoword_tf.critics.late import LateConfig
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import models, ranking
+from tests import places
 from tests.export import workdirs
 from tests.tasks import command, counting
 
@@ -36,10 +36,9 @@ class PassagesTest(absltest.TestCase):
             self.assertEqual([*passages(Document(sentences, ''))], expected)
 
 
-class CommandTest(command.Checks, absltest.TestCase):
+class CommandTest(places.Folder, command.Checks, absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         # What is encoded is shown at once.
         self.enterContext(mock.patch.object(commands, 'BAR_EVERY', 0.0))
 
@@ -123,6 +122,25 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertLen(ask('cats cats', top_k=1), 1)
         with self.assertRaisesRegex(errors.UsageError, '--model is missing'):
             search.opened(corpus=corpus)
+
+    def test_first_numbers_of_vectors(self):
+        """By the index of whole vectors, which stays as it is."""
+        words = 'boats cats dogs trees rivers sails names'.split()
+        model = self.model(similarity='dot')
+        flags = f'--model={model}', self.text('\n\n'.join(words)), '--top_k=9'
+        vectors = counting.embed(words).numpy()
+        dims = int(np.median(vectors.argmax(axis=1))) + 1  # the half are left
+        self.run_it(*flags, 'boats')
+        [folder] = model.parent.glob('search')
+        before = [(x.name, x.stat().st_mtime_ns) for x in folder.glob('*')]
+        done = self.run_it(*flags, f'--dims={dims}', ' '.join(words))
+        scores = vectors[:, :dims] @ vectors.sum(axis=0)[:dims]
+        for word, score in zip(words, scores, strict=True):
+            self.assertRegex(done.out, rf'\n  {score:.3f}  .*\n +{word}\n')
+        after = [(x.name, x.stat().st_mtime_ns) for x in folder.glob('*')]
+        self.assertCountEqual(before, after)
+        done = self.run_it(*flags, '--dims=65', 'boats', status=1)
+        self.assert_refused(done, 'dims_over_width', '--dims=65', '64')
 
     def table(self, name, *rows):
         path = self.folder / name

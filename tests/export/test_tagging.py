@@ -4,7 +4,6 @@ import numpy as np
 from absl.testing import absltest
 
 from export import demo
-from infoword_tf.config import Config
 from tests.export import workdirs
 
 LABELS = 'O', 'B-PER', 'I-PER', 'B-LOC'
@@ -17,16 +16,13 @@ TEXTS = [
 def write(kind):
     """A workdir whose labels a CRF scores over an LSTM over all layers."""
     del kind
-    settings = {f'tag.{x}': True for x in ('crf', 'bilstm', 'mix')}
-    folder = workdirs.write(
+    more = 'crf', 'bilstm', 'mix', 'embeddings'
+    return workdirs.write(
         workdirs.folder() / 'tagging', rows=('tag',), max_length=20,
-        settings={
-            'tag.classes': len(LABELS), 'tag.context': 4,
-            'tag.embeddings': True, **settings,
-        },
+        settings={'tag.classes': len(LABELS), 'tag.context': 4,
+                  **{f'tag.{x}': True for x in more}},
+        fields={'labels': LABELS},
     )  # fmt: skip
-    Config.read(folder).replace(labels=LABELS).write(folder)
-    return folder
 
 
 workdir, exported, loaded, served = workdirs.kinds('tagging', write)

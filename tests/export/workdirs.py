@@ -181,9 +181,7 @@ def write(
     sizes = {**config.encoder.arguments, **small, **(arguments or {})}
     config = config.replace(
         encoder=dataclasses.replace(config.encoder, arguments=sizes),
-        pooling=pooling,
-        similarity='cosine',
-        **(fields or {}),
+        **{'pooling': pooling, 'similarity': 'cosine', **(fields or {})},
     )
     model = Model(config.replace(precision='float32'), tokenizer.specials)
     random = np.random.default_rng(0)

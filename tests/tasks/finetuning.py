@@ -28,6 +28,17 @@ def run(module, *arguments, pictures=False):
         return command.run(module, *SMALL, *arguments)
 
 
+def runner(module, folder, *flags):
+    """Returns a function that runs a command with flags and further ones.
+
+    Its workdir is named, and lies in a folder.
+    """
+    def run_it(name, *more, run=run, **ways):
+        return run(module, *flags, f'--workdir={folder / name}', *more, **ways)
+
+    return run_it
+
+
 def prepared(module, *arguments):
     """Returns what a command would train; it ends there."""
     with (
@@ -49,6 +60,16 @@ def init():
     return workdirs.write(
         workdirs.folder() / 'pretrained', rows=('mlm',), pooling='cls'
     )
+
+
+def tuned(folder, labels, rows=('label',), settings=(), fields=(), **more):
+    """Writes a fine-tuned workdir of four layers, with random weights."""
+    classes = {'label.classes': len(labels)} if 'label' in rows else {}
+    return workdirs.write(
+        folder, rows, settings=classes | dict(settings),
+        fields={'labels': tuple(labels), **dict(fields)},
+        **{'pooling': 'cls', 'layers': 4, **more},
+    )  # fmt: skip
 
 
 @functools.cache

@@ -14,7 +14,7 @@ import sys
 
 from absl.testing import absltest
 
-from infoword_tf.config import Config, TaskConfig
+from infoword_tf.config import TaskConfig
 from tests import places
 from tests.export import workdirs
 from tests.runs import ROOT
@@ -210,6 +210,7 @@ EARLY = {
     ],
     'distill': [
         ('--task=tag --extra=no.tsv', None, '--extra', '--task=tag'),
+        ('--task=squad --extra=no.tsv', None, '--extra is for classes and num'),
         ('--column=1', None, '--column', '--task=tag'),
         ('--teacher=nowhere', None, NO_RUN),
         ('--train=', 'no_examples_named', '--task'),
@@ -412,25 +413,21 @@ def setUpModule():
     question = squad_files.asked('the cat saw', 'cat')
     squad_files.write(FOLDER / 'squad.json', ('the cat saw the dog', question))
 
-    def make(name, rows=('mlm',), labels=(), several=False, **more):
-        settings = {'label.classes': len(labels)} if 'label' in rows else {}
-        settings |= {'label.multilabel': True} if several else {}
-        folder = workdirs.write(
-            FOLDER / 'runs' / name, rows=rows, settings=settings, **more
-        )
-        Config.read(folder).replace(labels=labels).write(folder)
-        return folder
+    def make(name, rows=('mlm',), **more):
+        return workdirs.write(FOLDER / 'runs' / name, rows, **more)
 
-    tuned = {'pooling': 'cls', 'layers': 4}
+    def tuned(name, labels=LABELS, **more):
+        return finetuning.tuned(FOLDER / 'runs' / name, labels, **more)
+
     WORKDIRS = {
         'init': finetuning.init(),
         'shared': workdirs.shared(),
         'gpt': make('gpt', ('gpt',)),
-        'teacher': make('teacher', ('label',), LABELS, **tuned),
-        'turned': make('turned', ('label',), LABELS[::-1], **tuned),
-        'numbers': make('numbers', ('score',), **tuned),
-        'sets': make('sets', ('label',), LABELS, several=True, **tuned),
-        'qnli': make('qnli', ('label',), ENTAILED, **tuned, fields={
+        'teacher': tuned('teacher'),
+        'turned': tuned('turned', LABELS[::-1]),
+        'numbers': tuned('numbers', (), rows=('score',)),
+        'sets': tuned('sets', settings={'label.multilabel': True}),
+        'qnli': tuned('qnli', ENTAILED, fields={
             'task': TaskConfig('qnli', 'label', True, ('accuracy',), {}, {})}),
         'words': make('words', kind='words', pooling='cls', layers=2),
         'embedder': make('embedder'),

@@ -27,16 +27,12 @@ LOOKUP = '--student=lookup'
 TEXTS = ['a text', 'another text of this kind', '', 'names ' * 99]
 
 
-def make(name, **more):
-    """A workdir whose texts become vectors."""
-    served = {'normalize': True} | {
-        field: more.pop(field)
-        for field in ('prompts', 'prompt', 'normalize', 'similarity')
-        if field in more
-    }
-    folder = workdirs.write(FOLDER / name, rows=('mlm',), **more)
-    Config.read(folder).replace(**served).write(folder)
-    return folder
+def make(name, sizes=(), **served):
+    """A workdir whose texts become vectors; served: fields of its config."""
+    return workdirs.write(
+        FOLDER / name, rows=('mlm',), fields={'normalize': True, **served},
+        **dict(sizes),
+    )  # fmt: skip
 
 
 def setUpModule():
@@ -292,8 +288,8 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
         self.assertAlmostEqual(cosine, 1, delta=1e-5)
 
     def test_layers_of_a_teacher_with_prompts(self):
-        folder = make('asked', prompts={'query': 'query: '}, prompt='query',
-                      layers=4, pooling='cls', normalize=False,
+        folder = make('asked', {'layers': 4}, prompts={'query': 'query: '},
+                      prompt='query', pooling='cls', normalize=False,
                       similarity='dot')  # fmt: skip
         done = succeeded(run('layers', f'--teacher={folder}', '--layers=2',
                    '--take=every', '--objectives=embed'))  # fmt: skip
@@ -314,10 +310,9 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
 
     def test_a_narrower_student_with_a_vocabulary_of_its_own(self):
         """The teacher reads strings; the projection is left behind."""
-        other = workdirs.write(
-            FOLDER / 'other', rows=('mlm',), kind='sentencepiece', width=32
+        other = make(
+            'other', {'kind': 'sentencepiece', 'width': 32}, similarity='dot'
         )
-        Config.read(other).replace(similarity='dot').write(other)
         done = run('narrow', f'--init={other}', '--objectives=embed_distance')
         self.assertEqual(done.status, 0, done.err)
         loaded = infoword_tf.load(FOLDER / 'narrow')

@@ -15,7 +15,7 @@ from infoword_tf.config import Config, FlowConfig
 from infoword_tf.layers.flow import Flow
 from infoword_tf.training import optim
 from tasks import flow as command_of
-from tests import places, quick, runs
+from tests import places, runs
 from tests.export import critics, workdirs
 from tests.processor import FIT
 from tests.refused import refused
@@ -150,21 +150,22 @@ class FlowFitTest(parameterized.TestCase):
             np.testing.assert_array_equal(one, again)
             self.assertGreater(np.abs(one - other).max(), 1e-4)
 
-    def test_nothing_to_fit(self):
+    def test_a_likelihood_that_is_not_finite(self):
         drawn = np.random.default_rng(0).standard_normal((99, 4))
-        for x, more, *complaint in (
-            (np.ones((9, 4)), {}, 'all_vectors_equal'),
-            (np.full((9, 4), np.nan), {}, 'init_not_finite'),
-            (drawn, {'learning_rate': 1e30, 'epochs': 5}, 'flow_not_finite',
-             '1e+30'),
-        ):  # fmt: skip
-            with refused(*complaint):
-                fitted(x, **more)
+        with refused('flow_not_finite', '1e+30'):
+            fitted(drawn, learning_rate=1e30, epochs=5)
+
+    def test_a_number_that_hardly_differs(self):
+        """Its deviation counts as a millionth of the largest."""
+        x = np.array([[0, 1, 5], [4, 1 + 2e-7, 5]])
+        mean, deviation = command_of.moments(x)
+        np.testing.assert_allclose(mean, [2, 1 + 1e-7, 5])
+        np.testing.assert_allclose(deviation, [2, 2e-6, 2e-6])
 
 
 class FlowCommandTest(command.Checks, absltest.TestCase):
     def test_a_workdir_with_a_flow(self):
-        """It is encoded, exported, trained on and resumed like any other."""
+        """It is encoded, exported and trained on like any other."""
         folder = places.make()
         choices = (f'--init={workdirs.shared()}', '--pooling=first_last',
                  f'--corpus={runs.TEXT["corpus"]}', '--sentences=300',
@@ -201,11 +202,6 @@ class FlowCommandTest(command.Checks, absltest.TestCase):
         with self.assertRaisesRegex(ValueError, 'an invertible network'):
             convert.write(workdir, folder / 'theirs', 'sentence_transformers')
 
-        flags = (f'--init={workdir}', '--objectives=simcse', '--steps=2',
-                 '--checkpoint_every=1')  # fmt: skip
-        with quick.copy_before(folder / 'whole', folder / 'broken', at=2):
-            runs.run_here(folder / 'whole', *flags)
-        runs.run_here(folder / 'broken', *flags)
-        whole, broken = folder / 'whole', folder / 'broken'
-        self.assertEqual(runs.weights(whole), runs.weights(broken))
-        self.assertEqual(Config.read(folder / 'whole').dense, (layer,))
+        flags = f'--init={workdir}', '--objectives=simcse', '--steps=1'
+        runs.run_here(folder / 'next', *flags)
+        self.assertEqual(Config.read(folder / 'next').dense, (layer,))

@@ -11,7 +11,7 @@ import numpy as np
 from absl.testing import absltest
 
 import infoword_tf
-from infoword_tf import commands, files
+from infoword_tf import files
 from infoword_tf.config import Config
 from infoword_tf.data import glue_layout, labelling
 from infoword_tf.evaluation import measures
@@ -31,7 +31,7 @@ GRID = {'learning_rate': (1e-9, 0.01), 'batch_size': (8,)}
 
 
 def setUpModule():
-    global FOLDER, DATA
+    global FOLDER, DATA, run
     FOLDER = places.make()
     DATA = FOLDER / 'glue'
     texts = [text for text, _ in finetuning.sentences()]
@@ -54,17 +54,8 @@ def setUpModule():
                 PAIR if tested else (*PAIR, label),
                 [row[:3] for row in rows] if tested else rows,
             )
-    finetuning.init()
-
-
-def run(name, *more, **ways):
-    return finetuning.run(
-        glue,
-        f'--init={finetuning.init()}',
-        f'--data_dir={DATA}',
-        f'--workdir={FOLDER / name}',
-        *more,
-        **ways,
+    run = finetuning.runner(
+        glue, FOLDER, f'--init={finetuning.init()}', f'--data_dir={DATA}'
     )
 
 
@@ -79,7 +70,7 @@ def predictions(path):
 
 class GlueTest(Checks, absltest.TestCase):
     def test_three_classes_and_two_dev_files(self):
-        done = run('mnli', '--task=mnli', '--epochs=1', pictures=True)
+        done = run('mnli', '--task=mnli', '--epochs=1')
         printed = last_line(done)
         self.assertEqual(printed['task'], 'mnli')
         metrics = json.loads((FOLDER / 'mnli' / 'metrics.json').read_text())
@@ -105,8 +96,6 @@ class GlueTest(Checks, absltest.TestCase):
             )
         self.assertIn('9 predictions; GLUE wants them as MNLI-m.tsv', done.out)
         self.assertIn('5 predictions; GLUE wants them as MNLI-mm.ts', done.out)
-        picture = (FOLDER / 'mnli' / 'confusion.png').read_bytes()
-        self.assertEqual(picture[:4], b'\x89PNG')
         # The workdir is that task's alone.
         self.assert_refused(
             run('mnli', '--task=rte', '--epochs=1'), None,
@@ -142,46 +131,20 @@ class GlueSweepTest(Checks, absltest.TestCase):
         cls.enterClassContext(
             mock.patch.dict(finetune.GRIDS, {'infoword': GRID})
         )
-        cls.flags = (
-            '--task=rte', '--sweep=infoword', '--seeds=2', '--epochs=1',
-            '--label.pooler=tanh',
-        )  # fmt: skip
-        cls.done = run('sweep', *cls.flags)
-        cls.folders = [
-            f'learning_rate={rate}-batch_size=8-seed={seed}'
-            for rate in ('1e-09', '0.01')
-            for seed in (0, 1)
-        ]
-
-    def test_again_it_trains_nothing(self):
-        """Nor where a program was told what else to read."""
-        choices = commands.flagfile
-        more = '--test=a\n--predict=b\n--columns=c,d\n'
-        with (
-            mock.patch.object(
-                finetune, 'check_and_run', side_effect=AssertionError
-            ),
-            mock.patch.object(
-                commands, 'flagfile', lambda chosen: choices(chosen) + more
-            ),
-        ):
-            again = run('sweep', *self.flags)
-        self.assertEqual(last_line(again), last_line(self.done))
 
     def test_a_cell_is_the_run_alone(self):
         """Whatever it shares with those before it; bit for bit."""
-        succeeded(run(
-            'alone', '--task=rte', '--epochs=1', '--label.pooler=tanh',
-            '--learning_rate=0.01', '--seed=1',
-        ))  # fmt: skip
-        alone = files.read_tensors(FOLDER / 'alone' / 'weights.safetensors')
-        cell = files.read_tensors(
-            FOLDER / 'sweep' / self.folders[-1] / 'weights.safetensors'
+        flags = '--task=rte', '--epochs=1', '--label.pooler=tanh'
+        succeeded(run('sweep', *flags, '--sweep=infoword', '--seeds=2'))
+        succeeded(run('alone', *flags, '--learning_rate=0.01', '--seed=1'))
+        last = 'sweep/learning_rate=0.01-batch_size=8-seed=1'
+        cell, alone = (
+            files.read_tensors(FOLDER / x / 'weights.safetensors')
+            for x in (last, 'alone')
         )
         np.testing.assert_equal(cell, alone)
-        run_alone = Config.read(FOLDER / 'alone').run
-        run_cell = Config.read(FOLDER / 'sweep' / self.folders[-1]).run
-        self.assertEqual(run_cell, run_alone)
+        cell, alone = (Config.read(FOLDER / x).run for x in (last, 'alone'))
+        self.assertEqual(cell, alone)
 
     def test_a_cell_of_more_epochs_is_the_run_alone(self):
         choices = ('--task=rte', '--examples=8', '--warmup_steps=1')
@@ -196,7 +159,9 @@ class GlueSweepTest(Checks, absltest.TestCase):
 
 class GridsTest(absltest.TestCase):
     def test_grids_are_those_of_the_papers(self):
-        """Kong et al. 2019, App. B, and Devlin et al. 2019, App. A.3."""
+        """Kong et al. 2019, App. B, Devlin et al. 2019, App. A.3, and Sun et
+        al. 2019, section 4.2.
+        """
         self.assertEqual(finetune.GRIDS['infoword'], {
             'learning_rate': (5e-6, 1e-5, 2e-5, 3e-5, 5e-5),
             'batch_size': (16, 32),
@@ -204,6 +169,10 @@ class GridsTest(absltest.TestCase):
         self.assertEqual(finetune.GRIDS['bert'], {
             'learning_rate': (5e-5, 3e-5, 2e-5), 'batch_size': (16, 32),
             'epochs': (2, 3, 4),
+        })  # fmt: skip
+        self.assertEqual(finetune.GRIDS['pkd'], {
+            'temperature': (5, 10, 20), 'alpha': (0.2, 0.5, 0.7),
+            'beta': (10, 100, 500, 1000), 'learning_rate': (5e-5, 2e-5, 1e-5),
         })  # fmt: skip
 
 

@@ -26,7 +26,7 @@ class LabelsTest(parameterized.TestCase):
         ('a a;_b b b;_c', "--separator=';'"), ('2 2,27 27 3,27', "','"),
         ('x|y x|z y|z x|y|z', "--separator='|'"),
         ('a b c;d', None), ('Rome,IT Bonn,DE Kiel,DE', None),
-        ('a/b a/c b a', None),
+        ('a/b a/c b a', None), ('a;b b;c a', None),  # no fewer of them
     )  # fmt: skip
     def test_what_is_doubted(self, names, advice):
         every = (name.replace('_', ' ') for name in names.split())

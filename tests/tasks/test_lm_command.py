@@ -300,9 +300,9 @@ class LmSampleTest(command.Checks, parameterized.TestCase):
             )
 
     def test_scores_a_text_without_memory(self):
-        done = command.succeeded(score(self.folder, '--seq_len=5'))
+        done = command.succeeded(score(self.folder, '--seq_len=64'))
         self.assertEqual(done.result['memory_length'], 0)
-        self.assertIn('5 tokens at a time, no memory', done.out)
+        self.assertIn('64 tokens at a time, no memory', done.out)
         self.assertEqual(done.result['words'], 40)
 
     def test_a_state_that_goes_on(self):

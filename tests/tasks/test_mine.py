@@ -19,42 +19,31 @@ from tests.export import workdirs
 from tests.refused import refused
 
 
-class RulesTest(absltest.TestCase):
-    def chosen(self, scores, positive, excluded=(), **settings):
-        excluded = [i in excluded for i in range(len(scores))]
+class RulesTest(parameterized.TestCase):
+    @parameterized.parameters(
+        # The best below b.
+        ([0.9, 0.8, 0.7, 0.6], 0.75, {}, {'negatives': 2}, [2, 3],
+         {'margin': 2}),
+        ([0.79, 0.74, 0.70, 0.5], 0.8, {}, {'margin': 0.05}, [1, 2, 3],
+         {'margin': 1}),
+        ([0.79, 0.74, 0.70, 0.5], 0.8, {}, {'relative_margin': 0.1}, [2, 3],
+         {'margin': 2}),
+        ([0.8, 0.7], 0.8, {}, {}, [0, 1], {}),  # without one, as near as b
+        # Below a negative score, where positive (1 - m) would be above it.
+        ([-0.49, -0.52, -0.56], -0.5, {}, {'relative_margin': 0.1}, [2],
+         {'margin': 2}),
+        # Never one's own.
+        ([0.9, 0.6, 0.5], 0.95, {0, 2}, {}, [1], {'own': 2}),
+        ([0.9, 0.8, 0.7, 0.6], 0.95, {0}, {'skip': 1, 'window': 1}, [2],
+         {'own': 1, 'skipped': 1}),
+    )  # fmt: skip
+    def test_who_is_taken(self, scores, b, excluded, settings, taken, lost):
+        every = range(len(scores))
+        excluded = [i in excluded for i in every]
         choices = mine.MineChoices(**{'relative_margin': 0.0, **settings})
-        return mine.select(
-            range(len(scores)), scores, positive, excluded, choices
-        )
-
-    def test_the_best_below_b(self):
-        actual = self.chosen([0.9, 0.8, 0.7, 0.6], 0.75, negatives=2)
-        self.assertEqual(actual.negatives, [2, 3])
-        self.assertEqual(actual.lost, {'margin': 2})
-
-    def test_margins(self):
-        scores = [0.79, 0.74, 0.70, 0.5]
-        actual = self.chosen(scores, 0.8, margin=0.05)
-        self.assertEqual(actual.negatives, [1, 2, 3])
-        actual = self.chosen(scores, 0.8, relative_margin=0.1)
-        self.assertEqual(actual.negatives, [2, 3])
-
-    def test_a_relative_margin_of_a_negative_score_is_below_it(self):
-        """positive (1 - m) would be above it."""
-        actual = self.chosen([-0.49, -0.52, -0.56], -0.5, relative_margin=0.1)
-        self.assertEqual(actual.negatives, [2])
-
-    def test_never_ones_own(self):
-        actual = self.chosen([0.9, 0.6, 0.5], 0.95, excluded={0, 2})
-        self.assertEqual(actual.negatives, [1])
-        self.assertEqual(actual.lost, {'own': 2})
-
-    def test_window_and_skip(self):
-        actual = self.chosen(
-            [0.9, 0.8, 0.7, 0.6], 0.95, excluded={0}, skip=1, window=1
-        )
-        self.assertEqual(actual.negatives, [2])
-        self.assertEqual(actual.lost, {'own': 1, 'skipped': 1})
+        actual = mine.select(every, scores, b, excluded, choices)
+        self.assertEqual(actual.negatives, taken)
+        self.assertEqual(actual.lost, lost)
 
     def test_nothing_is_no_text(self):
         """-1 is not the last one."""

@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import pyarrow
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import sparse
 
 import infoword_tf
@@ -24,6 +24,7 @@ from infoword_tf.evaluation import retrieval as evaluation
 from infoword_tf.evaluation.retrieval import corpus_task
 from tasks import retrieval
 from tests import places
+from tests.refused import refused
 from tests.tasks import command, counting
 from tests.tasks.counting import BUCKETS, PASSAGES, embed
 
@@ -148,16 +149,19 @@ def run(*choices, model=None):
     return done.result, done.out, model
 
 
-class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
+class Case(places.Folder, command.Checks, parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.data = write_folder(self.folder / 'tiny')
         self.out = self.folder / 'out'
 
+    def typed(self, *more):
+        return f'--data_dir={self.data}', f'--workdir={self.out}', *more
+
+
+class RetrievalCommandTest(Case):
     def test_a_folder_gives_a_table_and_json(self):
-        record, printed, model = run(
-            '--init=any', f'--data_dir={self.data}', f'--workdir={self.out}'
-        )
+        record, printed, model = run(*self.typed('--init=any'))
         self.assertEqual(record['task'], 'tiny (test)')
         self.assertEqual((record['queries'], record['documents']), (3, 5))
         self.assertIn('3 queries, 5 documents', printed)
@@ -185,9 +189,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         task = retrieval.beir_task(self.data)
         self.assertEqual(task.absent, 4)
         self.assertEqual(task.size, 5)
-        record, printed, _ = run(
-            '--init=any', f'--data_dir={self.data}', f'--workdir={self.out}'
-        )
+        record, printed, _ = run(*self.typed('--init=any'))
         self.assertIn(
             '4 queries, 5 documents\n4 judgements name documents that are '
             'missing: they count as not found\n',
@@ -233,9 +235,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         with mock.patch.object(
             retrieval, 'tune', return_value=(0.3, {0.3: 0.5})
         ) as tune:
-            record, printed, _ = run(
-                '--init=any', *self._typed(), '--tune=dev'
-            )
+            record, printed, _ = run(*self.typed('--init=any', '--tune=dev'))
         task, *last = tune.call_args.args
         self.assertEqual(task.query_ids, ['q4'])
         self.assertEqual([len(x) for scored in last for x in scored], [1] * 4)
@@ -265,10 +265,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         records = []
         for data in (self.data, packed):
             record, _, model = run(
-                '--init=any',
-                f'--data_dir={data}',
-                f'--workdir={self.out}',
-                '--seed=3',
+                *self.typed('--init=any', f'--data_dir={data}', '--seed=3')
             )
             self.assertEqual(model.seeds, [3])
             records.append(record)
@@ -289,13 +286,10 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         self.assertEqual(beside, loaded | {'weights': str(path)})
 
     def _run(self, *more, **kwargs):
-        return run(*self._typed(), *more, **kwargs)[0]
+        return run(*self.typed(*more), **kwargs)[0]
 
     def _refused(self, choices, message):
-        self.assert_refused(attempt(*self._typed(), choices), None, message)
-
-    def _typed(self):
-        return f'--data_dir={self.data}', f'--workdir={self.out}'
+        self.assert_refused(attempt(*self.typed(choices)), None, message)
 
     def test_the_baselines_are_compared_alike(self):
         """Untrained vectors as the model's, sums of embeddings by angle.
@@ -380,7 +374,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
             return counted, similarity
 
         with mock.patch.object(models, 'exported', counting_calls):
-            return attempt(*self._typed(), *choices), dict(counts)
+            return attempt(*self.typed(*choices)), dict(counts)
 
     @mock.patch.object(evaluation, 'BLOCK', 2)
     def test_vectors_that_stay(self):
@@ -404,9 +398,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         (self.data / 'qrels' / 'dev.tsv').write_text('q4\tb\t1\n')
         done, counts = self.encoded(*with_vectors, '--split=dev')
         self.assertEqual(counts, {'query': 1})
-        # ... other numbers, other models and other documents have their own.
-        done, counts = self.encoded(*with_vectors, '--dims=3')
-        self.assertEqual(counts['passage'], 5)
+        # ... other models and other documents have their own.
         (path / 'note').write_text('another')
         done, counts = self.encoded(*with_vectors)
         self.assertEqual(counts['passage'], 5)
@@ -414,7 +406,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
             file.write(json.dumps({'_id': 'z', 'text': 'a new one'}))
         done, counts = self.encoded(*with_vectors)
         self.assertEqual(counts['passage'], 6)
-        self.assertLen(list((self.folder / 'kept').glob('model-*.npy')), 4)
+        self.assertLen(list((self.folder / 'kept').glob('model-*.npy')), 3)
         with files.locked(self.folder / 'kept'):
             done, counts = self.encoded(*with_vectors)
         self.assert_refused(done, None, 'another run is writing to it')
@@ -538,7 +530,7 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
          '--rerank_top=2', '--vectors=$kept'),
         # --dims is of the model alone.
         ('late', 'ac', 'model', '--init=$late', '--first=$lexical',
-         '--rerank_top=2', '--dims=63'),
+         '--rerank_top=2', '--dims=64'),
         ('lexical', 'ac', 'reranked', '--init=$late', '--rerank=$lexical',
          '--rerank_top=2', '--dims=63'),
     )  # fmt: skip
@@ -652,6 +644,20 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
             done = self.attempt('--init=$late', '--rerank=$five')
         self.assert_refused(done, None, 'five')
 
+    def test_first_numbers_of_an_export(self):
+        """Its vectors are cut, and of length 1 where the config says so."""
+        path, texts = self.folder / 'model' / '1', [*PASSAGES.values()]
+        counting.save(path)
+        counting.write_config(path, 'dot', normalize=True)
+        few, _ = models.exported(path, 2, 50)
+        vectors = embed(tf.constant(texts)).numpy()[:, :50]
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        expected = vectors / np.maximum(norms, 1e-12)  # one has no word
+        np.testing.assert_allclose(few(texts, None), expected, rtol=1e-6)
+        with refused('dims_over_width', '--dims=65', '64'):
+            models.exported(path, 2, 65)
+        models.exported(path, 2, 64)
+
     def test_first_numbers_of_tokens(self):
         """They have the length that all numbers had: 1, or a query's share."""
         vectors = np.array([[3, 4, 12], [0, 1, 0], [3, 0, 4]])
@@ -663,19 +669,16 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
         np.testing.assert_allclose(actual.vectors, expected, rtol=1e-6)
 
 
-class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
+class RunFileTest(Case):
     """Files of trec_eval's format; ids of the folder are a b c e q3."""
 
     def setUp(self):
         super().setUp()
-        self.data = write_folder(self.folder / 'tiny')
         self.path = self.folder / 'given.trec'
 
-    def typed(self, workdir='out'):
-        return f'--data_dir={self.data}', f'--workdir={self.folder / workdir}'
-
     def measured(self, path=None):
-        return run(f'--run={path or self.path}', *self.typed('measured'))[:2]
+        measured = f'--workdir={self.folder}/measured'
+        return run(*self.typed(f'--run={path or self.path}', measured))[:2]
 
     def test_what_the_model_found(self):
         """It has the model's measures, and is as trec_eval wants it."""
@@ -684,8 +687,8 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
             file.write(json.dumps({'_id': 'z', 'text': 'apple growing'}))
             file.write('\n')
             file.write(json.dumps({'_id': 'd', 'text': 'apple growing'}))
-        record, _, _ = run('--init=any', *self.typed())
-        path = self.folder / 'out' / 'run.trec'
+        record, _, _ = run(*self.typed('--init=any'))
+        path = self.out / 'run.trec'
         rows = [line.split() for line in path.read_text().splitlines()]
         self.assertEqual(
             [row[0] for row in rows], 7 * ['q1'] + 7 * ['q2'] + 6 * ['q3']
@@ -705,14 +708,9 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
         again, printed = self.measured(path)
         self.assertEqual(again['run'], record['model'])
         self.assertEqual(again['run_file'], str(path))
-        self.assertContainsSubset(
-            {
-                'unjudged_queries': 0,
-                'queries_without_results': 0,
-                'unknown_documents': 0,
-            },
-            again,
-        )
+        for name in 'unjudged_queries', 'queries_without_results':
+            self.assertEqual(again[name], 0)
+        self.assertEqual(again['unknown_documents'], 0)
         self.assertNotIn('bm25', again)
         self.assertIn('this file', printed)
         # Neither the order of lines nor their ranks count.
@@ -771,8 +769,8 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
 
     def test_at_most_depth(self):
         with mock.patch.object(evaluation, 'DEPTH', 2):
-            record, _, _ = run('--init=any', *self.typed())
-            path = self.folder / 'out' / 'run.trec'
+            record, _, _ = run(*self.typed('--init=any'))
+            path = self.out / 'run.trec'
             self.assertLen(path.read_text().splitlines(), 6)
             self.assertEqual(self.measured(path)[0]['run'], record['model'])
             self.path.write_text(
@@ -782,14 +780,14 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
 
     def test_an_id_that_the_format_cannot_hold(self):
         """All is measured; the file of another run does not stay."""
-        (self.folder / 'out').mkdir()
-        (self.folder / 'out' / 'run.trec').write_text('old')
+        self.out.mkdir()
+        (self.out / 'run.trec').write_text('old')
         with open(self.data / 'corpus.jsonl', 'a') as file:
             file.write(json.dumps({'_id': 'two words', 'text': ''}) + '\n')
-        record, printed, _ = run('--init=any', *self.typed())
+        record, printed, _ = run(*self.typed('--init=any'))
         self.assertEqual(record['documents'], 6)
         self.assertIn("not written: the id 'two words' is empty", printed)
-        self.assertFalse((self.folder / 'out' / 'run.trec').exists())
+        self.assertFalse((self.out / 'run.trec').exists())
 
 
 class FolderTest(places.Folder, parameterized.TestCase):

@@ -12,7 +12,7 @@ from absl.testing import parameterized
 import infoword_tf
 from infoword_tf.config import Config
 from infoword_tf.inference.answers import SURE
-from tasks import squad, squad_answers, squad_scores
+from tasks import squad, squad_answers, squad_data, squad_scores
 from tests import places
 from tests.eager import eagerly
 from tests.runs import records
@@ -71,17 +71,9 @@ def read(name, file):
     return json.loads((FOLDER / name / file).read_text())
 
 
-def dataset(version=''):
-    return json.loads((FOLDER / f'dev{version}.json').read_text())['data']
-
-
 def golds(version=''):
-    return {
-        qa['id']: [answer['text'] for answer in qa['answers']]
-        for article in dataset(version)
-        for paragraph in article['paragraphs']
-        for qa in paragraph['qas']
-    }
+    path = FOLDER / f'dev{version}.json'
+    return squad_data.read(path, version2=bool(version)).golds_by_id
 
 
 class SquadTest(Checks, parameterized.TestCase):
@@ -131,7 +123,8 @@ class SquadTest(Checks, parameterized.TestCase):
         )
         # Whatever is served says nothing there too.
         loaded = infoword_tf.load(FOLDER / 'two')
-        paragraph = dataset('2')[0]['paragraphs'][0]
+        file = json.loads((FOLDER / 'dev2.json').read_text())
+        paragraph = file['data'][0]['paragraphs'][0]
         with eagerly():
             for qa in paragraph['qas']:
                 (reply,) = loaded.answer(

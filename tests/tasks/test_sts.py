@@ -183,6 +183,9 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
             'not there\n', done.out,
         )  # fmt: skip
         self.assertRegex(done.out, r'\nSTS-B: Spearman 100.00 of 5 pairs')
+        # Other folders come last.
+        self.part('x', [(0, 2), (0, 40), (0, 60)], [3, 2, 1], data / 'mine')
+        self.assertEqual([*evaluation.read_sets(data)], [*sets, 'mine'])
 
     def run_it(self, *choices):
         return command.run(sts, *choices, f'--workdir={self.folder}/out')

@@ -1,6 +1,5 @@
 """tasks.distill on small tables: what is kept of a teacher, its students."""
 
-import dataclasses
 import json
 import math
 import pathlib
@@ -32,43 +31,21 @@ TASK = classify.Classify('classify', ('accuracy', 'matthews'), LABELS)
 
 
 def make(name, labels=LABELS, **more):
-    """A fine-tuned workdir of four layers, with random weights."""
-    rows = more.pop('rows', ('label',))
-    settings = {'label.classes': len(labels)} if 'label' in rows else {}
-    settings |= more.pop('settings', {})
-    folder = workdirs.write(
-        FOLDER / name,
-        rows=rows,
-        pooling='cls',
-        settings=settings,
-        **{'layers': 4, **more},
-    )
-    Config.read(folder).replace(labels=labels).write(folder)
-    return folder
+    return finetuning.tuned(FOLDER / name, labels, **more)
 
 
 def setUpModule():
-    global FOLDER, TRAIN, DEV, EXTRA, TEACHER
+    global FOLDER, TRAIN, DEV, EXTRA, TEACHER, run
     FOLDER = places.make()
     rows = finetuning.sentences()
     TRAIN = write(FOLDER / 'train.tsv', ('text', 'label'), rows[:50])
     DEV = write(FOLDER / 'dev.tsv', ('text', 'label'), rows[50:75])
     EXTRA = write(FOLDER / 'extra.tsv', ('text',), [r[:1] for r in rows[75:99]])
     TEACHER = make('teacher')
-
-
-def run(name, *more, run=finetuning.run):
-    """The command; a student of two layers, one update."""
-    return run(
-        distill,
-        f'--teacher={TEACHER}',
-        f'--train={TRAIN}',
-        f'--dev={DEV}',
-        '--layers=2',
-        '--steps=1',
-        f'--workdir={FOLDER / name}',
-        *more,
-    )
+    run = finetuning.runner(
+        distill, FOLDER, f'--teacher={TEACHER}', f'--train={TRAIN}',
+        f'--dev={DEV}', '--layers=2', '--steps=1',
+    )  # fmt: skip
 
 
 def texts_of(way):
@@ -233,7 +210,12 @@ class PreparedStudentTest(absltest.TestCase):
             f'--workdir={FOLDER}/rte2',
         )  # fmt: skip
         self.assertEqual(prepared.labelled.config_fields['task'].name, 'rte')
-        self.assertEqual(prepared.labelled.train.size, 30 + 9)
+        # All are taught, and the last 9 are not labelled.
+        train = prepared.labelled.train
+        np.testing.assert_array_equal(
+            train.targets['label'], [0, 1] * 15 + [-1] * 9
+        )
+        self.assertEqual(train.counts['label'].tolist(), [15, 15])
 
     def test_several_labels(self):
         """Learns all the teacher's labels, in its order; also of no label."""
@@ -246,6 +228,7 @@ class PreparedStudentTest(absltest.TestCase):
         labelled = finetuning.prepared(
             distill, f'--teacher={sets}', f'--train={table}', f'--dev={table}',
             f'--extra={EXTRA}', f'--workdir={FOLDER}/taught',
+            '--seq_len=64',  # as long as the teacher's
         ).labelled  # fmt: skip
         self.assertEqual(labelled.config_fields['labels'], LABELS)
         self.assertEqual(labelled.train.size, 30 + 24)
@@ -314,22 +297,6 @@ class StudentTest(Checks, parameterized.TestCase):
                 self.assertAlmostEqual(loss, 0, delta=1e-5)
         printed = last_line(done)
         self.assertEqual(printed['accuracy'], printed['teacher_accuracy'])
-
-    def test_examples_with_and_without(self):
-        """24 of 74 are not labelled, and all are taught."""
-        options = distill.DistillChoices(
-            extra=str(EXTRA), init=str(TEACHER), seq_len=24
-        )
-        rows = classify.read(str(TRAIN), options)
-        task = dataclasses.replace(
-            TASK, splits={'train': rows, 'heldout': rows}
-        ).with_texts(options)
-        actual = finetune.prepare(task, options).labelled
-        self.assertEqual(actual.train.size, 74)
-        targets = actual.train.targets['label']
-        np.testing.assert_array_equal(targets[50:], -1)
-        self.assertEqual(targets[:50].min(), 0)
-        self.assertEqual(actual.train.counts['label'].sum(), 50)
 
     def test_plain_fine_tuning_asks_no_teacher(self):
         with mock.patch.object(teacher.Teacher, 'outputs') as asked:
@@ -439,15 +406,9 @@ class StudentTest(Checks, parameterized.TestCase):
             finetuning.run(distill, *choices)
         asked = train.call_args.args[1].choices
         self.assertEqual((asked.epochs, asked.seq_len), (3, 32))
-        for more, *complaint in (
-            (f'--extra={EXTRA}', None, '--extra is for classes and numbers'),
-            ('--version2', 'teacher_other_setting', '--span.null=False',
-             'this is True'),
-        ):  # fmt: skip
-            self.assert_refused(
-                finetuning.run(distill, *choices, more), *complaint
-            )
-
+        done = finetuning.run(distill, *choices, '--version2')
+        self.assert_refused(done, 'teacher_other_setting', '--span.null=False',
+                            'this is True')  # fmt: skip
 
     def test_labels_of_words(self):
         """Texts of any length; who equals its teacher learns nothing of it."""
@@ -541,14 +502,8 @@ class StudentsSweepTest(absltest.TestCase):
         self.assertEqual(list(shared.builds), list('345678'))
 
 
-class UsageTest(absltest.TestCase):
-
-    def test_out_of_range(self):
-        for flag in ('alpha=1.5', 'beta=-1', 'temperature=0', 'layers=0'):
-            with self.assertRaisesRegex(Exception, flag.split('=')[0]):
-                run('none', f'--{flag}')
-
-    def test_usage(self):
+class SumTest(absltest.TestCase):
+    def test_weights_of_rows(self):
         self.assertEqual(
             distill.sum_of('label', 0.7, 0.1), 'label:0.3,soft:0.7,patience:0.1'
         )

@@ -17,7 +17,7 @@ from infoword_tf.evaluation import commonest
 from infoword_tf.views import flatten, unflatten
 from infoword_tf.views.examples import EXAMPLES, by_token
 from tasks import finetune, tag, tag_data, tag_scores, tag_windows
-from tests import places, quick
+from tests import places, quick, zoo
 from tests.export import workdirs
 from tests.tasks import finetuning, squad_files
 
@@ -152,16 +152,6 @@ class FilesTest(parameterized.TestCase):
         self.assertEqual(few.words, [[str(line)] for line in few.lines])
         self.assertEqual(few.tags, [[f'T{line}'] for line in few.lines])
 
-    def test_lists_of_a_table(self):
-        lines = [
-            {'tokens': ['Ada', 'ran'], 'tags': [1, 0]},
-            {'tokens': ['x'], 'tags': [0]},
-        ]
-        path = write('a.jsonl', '\n'.join(map(json.dumps, lines)))
-        names = tag_data.TagColumns(names=('O', 'B-PER'))
-        tagged = tag_data.read(path, names)
-        self.assertEqual(tagged.tags, [['B-PER', 'O'], ['O']])
-
 
 class ScoresTest(parameterized.TestCase):
     @parameterized.parameters(*JUDGED)
@@ -189,6 +179,8 @@ class ScoresTest(parameterized.TestCase):
         self.assertAlmostEqual(truth.commonest().score, 2 / 3)
         self.assertEqual(truth.commonest().answer, "'NN' for every text")
         self.assertEqual(truth.frequencies, {'NN': 2, 'VB': 1})
+        two = tag_data.Tagged('f', [['a', 'b']], [['NN', 'VB']], np.arange(1))
+        self.assertEqual(tag.Tagging.of(two, two).labels, ('NN', 'VB'))
 
     def test_one_right_span_is_nothing_learned(self):
         """It is within the error of none, the error of a count."""
@@ -204,17 +196,22 @@ class ScoresTest(parameterized.TestCase):
             self.assertEqual(sentence is not None, is_nothing)
 
 
+def windows(tagged, length=24, context=4):
+    """Labels of a text, and its features."""
+    labels = tag_data.labels_of(tagged)
+    model = workdirs.load(finetuning.init())
+    return labels, tag_windows.features(
+        tagged, labels, model.template, length, context, 'first'
+    )
+
+
 class WindowsTest(absltest.TestCase):
     def test_labels_stand_at_the_first_token_of_each_word(self):
-        loaded = infoword_tf.load(finetuning.init())
         tagged = tag_data.read(write('c.conll', CONLL), COLUMNS)
-        labels = tag_data.labels_of(tagged)
-        self.assertEqual(labels, ('O', 'B-LOC', 'I-LOC', 'B-ORG', 'I-ORG',
-                                  'B-PER', 'I-PER'))  # fmt: skip
         for length, context in ((24, 4), (7, 1)):
-            features = tag_windows.features(
-                tagged, labels, loaded.template, length, context, 'first'
-            )
+            labels, features = windows(tagged, length, context)
+            self.assertEqual(labels, ('O', 'B-LOC', 'I-LOC', 'B-ORG', 'I-ORG',
+                                      'B-PER', 'I-PER'))  # fmt: skip
             examples = features.examples
             targets = examples.of_tokens['tag']
             named = [labels[i] for i in targets if i >= 0]
@@ -236,7 +233,7 @@ class WindowsTest(absltest.TestCase):
             slots[order + (order > 0), 0] = np.arange(examples.size)
             batch = examples.batch(np.arange(examples.size), slots, 32)
             view = EXAMPLES.make(
-                batch, None, {'tag': 'text'}, loaded.tokenizer.specials
+                batch, None, {'tag': 'text'}, zoo.SPECIALS
             )
             view = unflatten(flatten({'examples': view}))['examples']
             np.testing.assert_array_equal(
@@ -245,14 +242,10 @@ class WindowsTest(absltest.TestCase):
             self.assertEqual(view.weights['tag'].sum(), 9)
 
     def test_ends_of_spans_stand_at_the_last_part(self):
-        loaded = infoword_tf.load(finetuning.init())
         tagged = tag_data.read(write('e.conll', CONLL), COLUMNS)
         tagged = tagged.spelled('bioes')
         self.assertEqual(tagged.tags[0], ['S-ORG', 'O', 'S-LOC', 'O'])
-        labels = tag_data.labels_of(tagged)
-        features = tag_windows.features(
-            tagged, labels, loaded.template, 24, 4, 'first'
-        )
+        labels, features = windows(tagged)
         targets = features.examples.of_tokens['tag']
         self.assertEqual(
             [labels[i] for i in targets if i >= 0],
@@ -261,13 +254,9 @@ class WindowsTest(absltest.TestCase):
         )  # fmt: skip
 
     def test_a_text_that_the_tokenizer_cannot_read(self):
-        loaded = infoword_tf.load(finetuning.init())
-        tagged = tag_data.read(
-            write('z.conll', '\u200b O\n\nthe B-A\n'), COLUMNS
-        ).spelled('bioes')
-        features = tag_windows.features(
-            tagged, tag_data.labels_of(tagged), loaded.template, 24, 4, 'first'
-        )
+        path = write('z.conll', '\u200b O\n\nthe B-A\n')
+        tagged = tag_data.read(path, COLUMNS).spelled('bioes')
+        _, features = windows(tagged)
         self.assertEqual(features.words.tolist()[0], -1)
         self.assertIn('leaves nothing of 1 words', features.notes[1])
 
@@ -282,16 +271,6 @@ class WindowsTest(absltest.TestCase):
             ).examples
             self.assertEqual(examples.segments.tolist(), segments)
             self.assertEqual(examples.places.tolist(), [place])
-
-    def test_every_token_of_a_word(self):
-        loaded = infoword_tf.load(finetuning.init())
-        tagged = tag_data.read(write('d.conll', CONLL), COLUMNS)
-        features = tag_windows.features(
-            tagged, tag_data.labels_of(tagged), loaded.template, 24, 4, 'all'
-        )
-        targets = features.examples.of_tokens['tag']
-        specials = 2 * features.examples.size
-        self.assertEqual((targets >= 0).sum(), len(targets) - specials)
 
 
 def real_text(path, topic):
@@ -328,7 +307,7 @@ class TagFlagsTest(absltest.TestCase):
             self.assertEqual((unknown.words, unknown.tags), ([['a']], []))
 
     def test_what_windows_hold(self):
-        loaded = infoword_tf.load(finetuning.init())
+        loaded = workdirs.load(finetuning.init())
         words = ['zq', *'cdefghijkl']  # the first is two tokens
         tagged = tag_data.Tagged(
             'f', 3 * [words], 3 * [['B-X', *'OOOOOOOOOO']], np.arange(3)

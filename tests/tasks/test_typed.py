@@ -13,9 +13,12 @@ import pathlib
 import runpy
 import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest
 
+import export
+import tasks
 from infoword_tf.resolve import ModelChoices, resolve
 from tests import places
 from tests.tasks import command
@@ -107,6 +110,15 @@ def commands():
             last = ast.parse(path.read_text()).body[-1]
             if isinstance(last, ast.If) and 'start(' in ast.unparse(last):
                 yield f'{folder}.{path.stem}'
+
+
+class BackendTest(absltest.TestCase):
+    def test_commands_are_of_tensorflow(self):
+        """Whatever Keras has been told by whoever types them."""
+        for package in export, tasks:
+            with mock.patch.dict(os.environ, KERAS_BACKEND='jax'):
+                importlib.reload(package)
+                self.assertEqual(os.environ['KERAS_BACKEND'], 'tensorflow')
 
 
 class TypedTest(places.Folder, absltest.TestCase):

@@ -1,13 +1,11 @@
 """Whitening: the covariance is I, in `encode` and wherever vectors go."""
 
 import json
-import shutil
 
 import numpy as np
 from absl.testing import absltest
 
 import infoword_tf
-from infoword_tf.config import Config
 from infoword_tf.data import corpora
 from infoword_tf.data.documents import Document
 from tasks import whiten
@@ -80,12 +78,9 @@ class WhitenCommandTest(absltest.TestCase):
         """Adds it to one whose vectors have length 1, as it has then."""
         folder = places.make()
         text, _ = corpus.write_topics(folder / 'text')
-        shutil.copytree(workdirs.shared(), folder / 'start')
-        Config.read(workdirs.shared()).replace(normalize=True).write(
-            folder / 'start'
-        )
+        start = workdirs.write(folder / 'start', fields={'normalize': True})
         done = whiten.run(
-            init=str(folder / 'start'), corpus=text, sentences=300, dims=8,
+            init=str(start), corpus=text, sentences=300, dims=8,
             pooling='last_two', workdir=str(folder / 'white'),
         )  # fmt: skip
         self.assertEqual((done['sentences'], done['width']), (300, 8))
