@@ -14,7 +14,7 @@ from infoword_tf import commands, errors
 from infoword_tf.config import DenseConfig
 from infoword_tf.critics.late import LateConfig
 from infoword_tf.data.documents import Document, passages
-from infoword_tf.evaluation import models, ranking
+from infoword_tf.evaluation import ranking
 from tests import places
 from tests.export import workdirs
 from tests.tasks import command, counting
@@ -58,37 +58,21 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
         (self.folder / 'text.txt').write_text(text)
         return f'--corpus=text:{self.folder}/text.txt'
 
-    def test_keras_is_not_imported_but_can_be(self):
+    def test_keras_is_not_imported(self):
         """In a process of its own: this one has imported all."""
         program = """if True:
-            import sys
-            import numpy as np
-            import pathlib
+            import pathlib, sys
             from infoword_tf.evaluation import models
             from tasks import retrieval
             embed, _ = models.exported(pathlib.Path(sys.argv[1]), 64)
-            np.save(sys.argv[2], embed(['read a csv file', 'zebras']))
+            print(embed(['zebras'], None).shape)
             print(sorted({'keras', 'jax', 'tensorflow_text'} & {*sys.modules}))
-            import keras
-            import tensorflow as tf
-            import tensorflow_text
-            print(keras.layers.Dense(3)(np.ones([2, 4])).shape)
-            print(tf.keras.layers.Layer is keras.layers.Layer)
-            words = tensorflow_text.WhitespaceTokenizer().tokenize(['a b'])
-            print(words.to_list())
         """
-        path = self.folder / 'vectors.npy'
         done = subprocess.run(
-            [sys.executable, '-c', program, workdirs.exported(), path],
+            [sys.executable, '-c', program, workdirs.exported()],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        self.assertEqual(
-            done.stdout, "[]\n(2, 3)\nTrue\n[[b'a', b'b']]\n", done.stderr
-        )
-        embed, _ = models.exported(workdirs.exported(), 64)
-        np.testing.assert_allclose(
-            np.load(path), embed(['read a csv file', 'zebras']), atol=1e-6
-        )
+        self.assertEqual(done.stdout, '(1, 64)\n[]\n', done.stderr)
 
     def test_from_python(self):
         _, _, corpus = self.text('boats\n\ncats cats\n').partition('=')

@@ -172,47 +172,6 @@ class ClassesTest(Checks, absltest.TestCase):
         )
         self.assertIn(f'predictions.tsv: 7 predictions for {TEXTS}', done.out)
 
-    def test_parts_of_a_test_are_scored_apart(self):
-        """Takes the mean of the parts of a table, whatever their size."""
-        rows = finetuning.sentences()[75:94]
-        names = ['fr' if i % 3 else 'de' for i in range(len(rows))]
-        table = write(
-            FOLDER / 'languages.tsv', ('language', 'text', 'label'),
-            [(name, *row) for name, row in zip(names, rows, strict=True)],
-        )  # fmt: skip
-        shutil.copytree(FOLDER / 'classes', FOLDER / 'parts')
-        done = run('parts', '--label.pooler=tanh', f'--test={table}',
-                   '--test_by=language', '--test_only=fr,de')  # fmt: skip
-        printed = last_line(done)
-        loaded = infoword_tf.load(FOLDER / 'parts')
-        texts, labels = zip(*rows, strict=True)
-        actual = loaded.classify(list(texts)).argmax(axis=1)
-        true = np.array([loaded.config.labels.index(x) for x in labels])
-        self.assertEqual(list(printed['test_by']), ['fr', 'de'])
-        for metric in ('accuracy', 'matthews'):
-            worth = {}
-            for name, part in printed['test_by'].items():
-                places_of_group = np.array(names) == name
-                self.assertEqual(part['rows'], places_of_group.sum())
-                worth[name] = measures.MEASURES[metric](
-                    actual[places_of_group], true[places_of_group]
-                )
-                self.assertEqual(part[metric], round(worth[name], 6))
-            self.assertNotEqual(*worth.values())
-            mean = sum(worth.values()) / 2
-            self.assertAlmostEqual(printed[f'test_{metric}'], mean, delta=1e-6)
-        *_, first, second, last, _, _ = done.out.splitlines()
-        part = printed['test_by']['fr']
-        self.assertEqual(
-            first.split(),
-            ['fr', f'{part["accuracy"]:.4f}', f'{part["matthews"]:.4f}', '12'],
-        )
-        self.assertStartsWith(second, 'de ')
-        self.assertEqual(last.split()[1], f'{printed["test_accuracy"]:.4f}')
-        self.assertIn('the weights with the best accuracy on --dev', done.out)
-        saved = json.loads((FOLDER / 'parts' / 'metrics.json').read_text())
-        self.assertEqual(saved['test_by'], printed['test_by'])
-
     def test_a_workdir_of_other_flags_or_rows(self):
         self.assert_refused(
             run('classes'), None, '--label.pooler was tanh, is none'
@@ -739,6 +698,43 @@ class ClassifyPartsTest(places.Folder, Checks, parameterized.TestCase):
                 [rows.first, rows.second, rows.labels],
                 list(map(list, expected)),
             )
+
+
+    def test_parts_of_a_test_are_scored_apart(self):
+        """Takes the mean of the parts of a table, whatever their size."""
+        tests = {
+            name: labelling.TableExamples(
+                [*said], None, true.split(), None, name, np.arange(len(said))
+            )
+            for name, said, true in (
+                ('fr', 'ynnn', 'yes yes no no'), ('de', 'ny', 'yes no')
+            )
+        }  # fmt: skip
+        task = classify.Classify(
+            labels=('no', 'yes'), metrics=('accuracy', 'matthews'), tests=tests
+        )
+        model = mock.Mock(classify=lambda texts, _: np.array(
+            [[text == 'n', text == 'y'] for text in texts], float
+        ))  # fmt: skip
+        with (
+            mock.patch.object(infoword_tf, 'load', lambda _: model),
+            contextlib.redirect_stdout(io.StringIO()) as shown,
+        ):
+            actual = task.test(self.folder)
+        # Of yes 1 of 2 is right, of no both: 2 / sqrt(1 * 2 * 2 * 3).
+        self.assertEqual(actual, {
+            'test_accuracy': 0.375, 'test_matthews': -0.211325,
+            'test_by': {
+                'fr': {'accuracy': 0.75, 'matthews': 0.57735, 'rows': 4},
+                'de': {'accuracy': 0.0, 'matthews': -1.0, 'rows': 2},
+            },
+        })  # fmt: skip
+        text, *lines = shown.getvalue().splitlines()
+        self.assertIn('the weights with the best accuracy on --dev', text)
+        self.assertEqual([line.split() for line in lines], [
+            ['accuracy', 'matthews', 'rows'], ['fr', '0.7500', '0.5774', '4'],
+            ['de', '0.0000', '-1.0000', '2'], ['mean', '0.3750', '-0.2113'],
+        ])  # fmt: skip
 
 
 class ClassifyKilledTest(Checks, absltest.TestCase):

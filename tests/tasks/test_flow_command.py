@@ -155,6 +155,8 @@ class FlowFitTest(parameterized.TestCase):
         with refused('flow_not_finite', '1e+30'):
             fitted(drawn, learning_rate=1e30, epochs=5)
 
+
+class MomentsTest(absltest.TestCase):
     def test_a_number_that_hardly_differs(self):
         """Its deviation counts as a millionth of the largest."""
         x = np.array([[0, 1, 5], [4, 1 + 2e-7, 5]])
