@@ -704,9 +704,9 @@ class ClassifyPartsTest(places.Folder, Checks, parameterized.TestCase):
         """Takes the mean of the parts of a table, whatever their size."""
         tests = {
             name: labelling.TableExamples(
-                [*said], None, true.split(), None, name, np.arange(len(said))
+                [*texts], None, true.split(), None, name, np.arange(len(texts))
             )
-            for name, said, true in (
+            for name, texts, true in (
                 ('fr', 'ynnn', 'yes yes no no'), ('de', 'ny', 'yes no')
             )
         }  # fmt: skip
