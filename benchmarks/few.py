@@ -8,7 +8,7 @@ texts, or pairs of texts, have none. A teacher is --init fine-tuned on the N by
 from the teacher too, which also labels the texts (METHODS). They are --init's
 first layers, and the word table of --lookup if there is one (`tasks.distill
 --task=embed --student=lookup` makes it). All students of a line have the same
-number of updates.
+number of updates: UPDATES, of the table LOOKUP_UPDATES.
 
 Each seed draws its own examples. The scores are those after the last update, of
 the whole dev set, which chooses nothing. The working folder has the data: glue/
@@ -38,8 +38,10 @@ from infoword_tf.data import glue_layout, tables
 from infoword_tf.data.glue_layout import GlueTask
 
 LABELS, EXTRA = ('500', '2000'), 10_000
-TEACHER_UPDATES, UPDATES, BATCH = 200, 330, 32
+TEACHER_UPDATES, BATCH = 200, 32
 ALONE, LOOKUP = 'labels alone', 'word table'
+# An update changes only the words that it reads: tables need all texts often.
+UPDATES, LOOKUP_UPDATES = 330, 1320
 METHODS = {
     ALONE: ('--alpha=0', '--patience=none'),
     'KD': ('--patience=none',),
@@ -154,11 +156,12 @@ def train_seed(
     )  # fmt: skip
     runs = {'teacher': teacher}
     for student, (init, typed) in students_of(choices).items():
+        updates = LOOKUP_UPDATES if student == LOOKUP else UPDATES
         for method in OF_LOOKUP if student == LOOKUP else METHODS:
             extra = [f'--extra={folder / "extra.tsv"}']
             name = f'{student}/{method}'
             runs[name] = train(
-                folder / name.replace(' ', '_'), 'distill', task, init, UPDATES,
+                folder / name.replace(' ', '_'), 'distill', task, init, updates,
                 *common, *typed, *METHODS[method], f'--teacher={teacher}',
                 *(extra if method != ALONE else ()),
             )  # fmt: skip
@@ -242,7 +245,7 @@ def run(choices: FewChoices, chosen: Mapping[str, Any]) -> None:
     kept.write_table(
         folder, lines_of(choices, runs),
         f'{choices.task}, {name_seeds(choices.seeds)}, {EXTRA:,} texts without '
-        f'labels, {UPDATES} updates of {BATCH}',
+        f'labels, {UPDATES} updates of {BATCH}, of a table {LOOKUP_UPDATES:,}',
     )  # fmt: skip
 
 

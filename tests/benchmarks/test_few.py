@@ -63,8 +63,8 @@ class RunTest(absltest.TestCase):
         loaded, asked = mock.Mock(), []
         loaded.classify = lambda *texts: asked.append(texts)
         choices = few.FewChoices(
-            init='m', layers=('3',), task='mnli', labels=('200',), seeds=2,
-            workdir='w', typed='--precision=float32',
+            init='m', lookup='t', layers=('3',), task='mnli', labels=('200',),
+            seeds=2, workdir='w', typed='--precision=float32',
         )  # fmt: skip
         with contextlib.chdir(folder), \
                 mock.patch('infoword_tf.load', lambda _: loaded), \
@@ -73,13 +73,22 @@ class RunTest(absltest.TestCase):
                 few.run.__wrapped__(choices, {})
         here = 'w/mnli/200/seed=0'
         self.assertEqual(
-            [(module, where) for module, where, _ in ran[:5]],
+            [(module, where) for module, where, _ in ran[:7]],
             [('tasks.classify', f'{here}/teacher'), *(
-                ('tasks.distill', f'{here}/3_layers/{x}')
-                for x in ('labels_alone', 'KD', 'PKD-last', 'PKD-skip')
+                ('tasks.distill', f'{here}/{x}')
+                for x in (
+                    '3_layers/labels_alone', '3_layers/KD', '3_layers/PKD-last',
+                    '3_layers/PKD-skip', 'word_table/labels_alone',
+                    'word_table/KD',
+                )
             )],
         )  # fmt: skip
-        self.assertLen(ran, 10)
+        self.assertLen(ran, 14)
+        for _, _, flags in ran[5:7]:
+            self.assertEqual(
+                [flags[x] for x in ('init', 'steps', 'learning_rate')],
+                ['t', '1320', '1e-3'],
+            )
         for _, where, flags in ran[:5]:
             self.assertFalse((folder / where / 'checkpoints').exists())
             self.assertEqual(
@@ -108,11 +117,15 @@ class RunTest(absltest.TestCase):
         lines = (folder / 'w/table.md').read_text().splitlines()
         cells = [[x.strip() for x in line.split('|')[1:-1]] for line in lines]
         self.assertEqual(cells[2][:3], ['200', 'teacher', '2'])
-        self.assertEqual(cells[2][4:], ['0.025 (0.000-0.050)', '', '', ''])
+        self.assertEqual(cells[2][4:], ['0.035 (0.000-0.070)', '', '', ''])
         self.assertEqual(cells[3][:3], ['200', '3 layers', '2'])
         self.assertEqual(cells[3][4:], [
-            '0.035 (0.010-0.060)', '0.045 (0.020-0.070)',
-            '0.055 (0.030-0.080)', '0.065 (0.040-0.090)',
+            '0.045 (0.010-0.080)', '0.055 (0.020-0.090)',
+            '0.065 (0.030-0.100)', '0.075 (0.040-0.110)',
+        ])  # fmt: skip
+        self.assertEqual(cells[4][:3], ['200', 'word table', '2'])
+        self.assertEqual(cells[4][4:], [
+            '0.085 (0.050-0.120)', '0.095 (0.060-0.130)', '', '',
         ])  # fmt: skip
 
 
