@@ -3,11 +3,12 @@
 import dataclasses
 from unittest import mock
 
+import numpy as np
 from absl.testing import absltest, parameterized
 
 from infoword_tf import encoders
 from infoword_tf.encoders import ENCODERS
-from infoword_tf.objectives import TABLE, decided
+from infoword_tf.objectives import TABLE, Objective, decided
 from infoword_tf.weights.heads import HEADS, row_of
 
 # By encoder, the arguments that a row fixes; in the order of complaints.
@@ -176,3 +177,13 @@ class FieldsTest(absltest.TestCase):
     def test_rows_of_tokens(self):
         answers = [e.answers for e in TABLE.values() if e.of_tokens]
         self.assertCountEqual(answers, [('spans',), ('tags',)])
+
+    def test_the_weight_is_of_the_view_that_has_the_row(self):
+        views = {
+            name: mock.Mock(weights={row: np.float32([1, 0, 0.5])})
+            for name, row in (('other', 'mlm'), ('masked', 'dim'))
+        }
+        batch = mock.Mock(views=views | {'last': mock.Mock(weights={})})
+        views['masked'].weights['dim'] = np.float32([0.25, 2])
+        row = mock.Mock(row='dim')
+        self.assertEqual(float(Objective.weight(row, batch)), 2.25)
