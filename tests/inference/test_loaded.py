@@ -363,6 +363,21 @@ class EncodeTest(parameterized.TestCase):
                     vectors, [*np.tile(once, (5, 1)), once[0]]
                 )
 
+    def test_a_table_counts_from_the_start_of_each_text(self):
+        """Means of the first 30 tokens of a text, and what is around it."""
+        folder = write_workdir(places.make() / 'table', 'ict_lookup')
+        loaded = infoword_tf.load(folder)
+        self.assertEqual(loaded.workdir.free_length, 30)
+        ids = [[7, 8, 9], [*range(5, 45)], [], [6]]
+        table = np.array(loaded.encoder.embedding_table)
+        first, last = loaded.tokenizer.cls_id, loaded.tokenizer.sep_id
+        expected = [
+            table[[first, *row[:30], last]].mean(axis=0)
+            for row in ids
+        ]
+        actual = loaded.vectors.embed_tokens(tf.ragged.constant(ids, tf.int32))
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
+
     def test_lists_of_every_kind(self):
         pandas = pytest.importorskip('pandas')
         texts = ['a list', 'naïve']
