@@ -38,7 +38,7 @@ class ExamplesTest(absltest.TestCase):
 
 class RunTest(absltest.TestCase):
     def test_runs_and_their_table(self):
-        """Of pairs: a teacher of the labels, and students of each method."""
+        """A teacher of labels of pairs, and students of each method."""
         folder = places.make()
         for name in 'train', 'dev_matched':
             write(

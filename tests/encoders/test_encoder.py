@@ -1,4 +1,4 @@
-"""What the states of each encoder depend on."""
+"""Steps and tokens that the states of each encoder depend on."""
 
 from absl.testing import absltest
 

@@ -85,7 +85,7 @@ def view_of(row: str, numbers: Any, weights: Any = None) -> View:
 
 
 def encoder_of(width: int, **more: Any) -> Any:
-    """What a head asks of an encoder."""
+    """Makes what a head asks of an encoder."""
     usual = {'depth': 2, 'arguments': {'rate': 0.0}, 'contextual': True}
     return types.SimpleNamespace(width=width, **usual | more)
 
