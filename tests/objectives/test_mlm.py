@@ -156,7 +156,7 @@ class NceTokensTest(EagerCase):
     def test_is_the_literal_multiset(
         self, b, drop_hits, key, limit=None, together=1
     ):
-        """Of the first so many of other texts, of which some have two rows."""
+        """Candidates are the first of other texts, some with two rows."""
         objective = make_objective('bert_nce', drop_hits=drop_hits)
         states, targets, weights = make_batch(b)
         self.assertEqual(len(set(weights.sum(axis=1))) > 1, b > 1)

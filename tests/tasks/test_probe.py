@@ -156,7 +156,7 @@ class ProbeFilesTest(places.Folder, command.Checks, parameterized.TestCase):
         self.assertGreater(actual['accuracy'], actual['majority'] + 20)
 
     def test_a_table_to_score(self):
-        """Of words of two classes, which a stand-in for a model counts."""
+        """Counts words of two classes by a stand-in for a model."""
         def encode(texts, role):
             return counting.embed(texts).numpy()
 

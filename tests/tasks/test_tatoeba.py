@@ -82,4 +82,5 @@ class TatoebaTest(places.Folder, command.Checks, absltest.TestCase):
         words = [f'word {i:02}' for i in range(30)]
         done = self.run_it({'deu': words[::-1]}, words, workdirs.shared())
         self.assertIn('deu: the English sentences are in the order', done.out)
-        self.assertBetween(done.result['accuracy']['mean'], 0, 100)
+        # Each word finds itself, which stands in another line.
+        self.assertEqual(done.result['accuracy']['mean'], 0)

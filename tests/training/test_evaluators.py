@@ -208,7 +208,7 @@ class Spelled:
 
 
 def measured(spec, *of_vectors, **more):
-    """What an evaluator measures of known vectors."""
+    """Measures of an evaluator, of known vectors."""
     return Evaluator(judgements.read(spec), Spelled(*of_vectors, **more))()
 
 

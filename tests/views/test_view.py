@@ -1,4 +1,4 @@
-"""What is drawn for views, and views as one flat dict and back."""
+"""Draws of views, and views as one flat dict and back."""
 
 import numpy as np
 from absl.testing import absltest

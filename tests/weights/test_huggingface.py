@@ -465,7 +465,7 @@ class ParityTest(parameterized.TestCase):
 
     @parameterized.parameters('bert_spans', 'modern_spans')
     def test_limits_of_answers(self, case):
-        """What a folder says of answers is read, and stays."""
+        """Limits of answers in a folder are read, and stay."""
         limits = {'handle_impossible_answer': True, 'max_answer_len': 3,
                   'max_question_len': 2}  # fmt: skip
         settings = {'question-answering': limits}
