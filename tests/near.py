@@ -1,9 +1,22 @@
-"""Comparison of arrays by name: weights, gradients, states."""
+"""Comparison of arrays, and of arrays by name."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+
+def same(actual: Any, expected: Any, message: str = '') -> None:
+    """Asserts that numbers are equal."""
+    np.testing.assert_array_equal(actual, expected, message)
+
+
+def near(
+    actual: Any, expected: Any, rtol: float = 1e-7, atol: float = 0.0,
+    message: str = '',
+) -> None:  # fmt: skip
+    """Asserts that numbers are near each other."""
+    np.testing.assert_allclose(actual, expected, rtol, atol, err_msg=message)
 
 
 def assert_near(

@@ -7,6 +7,7 @@ from infoword_tf import views
 from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, heldout_views, open_sources
 from infoword_tf.plan import make_plan
+from tests.near import same
 from tests.refused import refused
 
 LENGTH, TOKENS = 30, 6_000
@@ -59,7 +60,7 @@ def assert_same(a, b):
     assert list(a) == list(b), (list(a), list(b))
     for name in a:
         assert a[name].dtype == b[name].dtype, name
-        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+        same(a[name], b[name], message=name)
 
 
 def check_dataset(batches, expected, first, count):
@@ -133,7 +134,7 @@ class BatchesTest(parameterized.TestCase):
     def test_the_first_view_of_a_text_counts_its_tokens(self):
         result = make_batches(rows=INFOWORD).views(3)
         shown = result['masked'].ids[:, 1:-1]
-        np.testing.assert_array_equal(
+        same(
             result['masked'].counts['tokens'],
             (shown % 50 != 49).sum(axis=1),  # as `make_store` parts it
         )
@@ -149,8 +150,8 @@ class HeldoutViewsTest(parameterized.TestCase):
     def test_the_first_of_them(self):
         # Held-out values of two versions compare only while these hold.
         view = self.make()['masked']
-        np.testing.assert_array_equal(text_of(view)[:4, 1], FIRST_TOKENS)
-        np.testing.assert_array_equal(view.places['mlm'][:4], FIRST_PLACES)
+        same(text_of(view)[:4, 1], FIRST_TOKENS)
+        same(view.places['mlm'][:4], FIRST_PLACES)
 
     @parameterized.parameters(
         # room = tokens // 30 - 1; whole batches of at most 32, 512 at most.
@@ -160,7 +161,7 @@ class HeldoutViewsTest(parameterized.TestCase):
     def test_how_many(self, tokens, sequences):
         view = self.make(tokens)['masked']
         self.assertEqual(view.ids.shape, (sequences, LENGTH + 2))
-        np.testing.assert_array_equal(view.sequences, np.arange(sequences))
+        same(view.sequences, np.arange(sequences))
         self.assertEqual(view.sequences.dtype, np.int32)
         for part in (view.places, view.targets, view.weights):
             for row in ROWS:
@@ -216,14 +217,10 @@ class SeveralSourcesTest(absltest.TestCase):
                 n = len(view.ids)
                 self.assertEqual(n, 12 if row == 'bert_nce' else 3)
                 whole = together[name]
-                np.testing.assert_array_equal(whole.ids[:n], view.ids)
-                np.testing.assert_array_equal(
-                    whole.weights[row][:n], view.weights[row]
-                )
+                same(whole.ids[:n], view.ids)
+                same(whole.weights[row][:n], view.weights[row])
                 self.assertFalse(whole.weights[row][n:].any())
-                np.testing.assert_array_equal(
-                    whole.sequences, np.arange(12)
-                )
+                same(whole.sequences, np.arange(12))
 
 
 class PairsTest(parameterized.TestCase):

@@ -22,6 +22,7 @@ from infoword_tf.data.examples import (
 )
 from infoword_tf.text.layout import LAYOUTS
 from tests.export import workdirs
+from tests.near import same
 
 TEXTS = ['Yes.', 'the import statement finds a module', '',
          'a class is an object, and so is its type', 'no']  # fmt: skip
@@ -58,7 +59,7 @@ class ShareRowsTest(parameterized.TestCase):
     def test_by_hand(self):
         """5 with the first 3; 4 with the second, which leaves room for 1."""
         actual = pack_examples(np.array([3, 5, 3, 1, 4]), 8)
-        np.testing.assert_array_equal(actual, [[1, 0, -1], [4, 2, 3]])
+        same(actual, [[1, 0, -1], [4, 2, 3]])
 
     @parameterized.parameters(*SIZES)
     def test_all_are_there_once_and_fit(self, name):
@@ -76,7 +77,7 @@ class ShareRowsTest(parameterized.TestCase):
             self.assertLessEqual(len(slots), (11 * fewest + 6) / 9)
 
     def test_one_and_none(self):
-        np.testing.assert_array_equal(pack_examples(np.array([8]), 8), [[0]])
+        same(pack_examples(np.array([8]), 8), [[0]])
         self.assertEqual(pack_examples(np.zeros(0, int), 8).shape, (0, 0))
 
 
@@ -188,16 +189,12 @@ class ExamplesTest(absltest.TestCase):
     def test_taken(self):
         whole = make([2, 1, 3, 4, 1, 1], texts=2)
         actual = whole.select(np.array([2, 0]))
-        np.testing.assert_array_equal(actual.ids, [10, 11, 0, 1, 2])
-        np.testing.assert_array_equal(
-            actual.segments, whole.segments[[10, 11, 0, 1, 2]]
-        )
-        np.testing.assert_array_equal(actual.begins, [0, 1, 2, 4, 5])
-        np.testing.assert_array_equal(actual.places, [0, 0, 1, 0])
-        np.testing.assert_array_equal(actual.targets['label'], [2, 0])
-        np.testing.assert_array_equal(
-            actual.candidates['span'], [[2, 3], [0, 1]]
-        )
+        same(actual.ids, [10, 11, 0, 1, 2])
+        same(actual.segments, whole.segments[[10, 11, 0, 1, 2]])
+        same(actual.begins, [0, 1, 2, 4, 5])
+        same(actual.places, [0, 0, 1, 0])
+        same(actual.targets['label'], [2, 0])
+        same(actual.candidates['span'], [[2, 3], [0, 1]])
         self.assertIs(actual.counts, whole.counts)
         nobody = whole.select(np.zeros(0, int))
         self.assertEqual((nobody.size, len(nobody.ids)), (0, 0))
@@ -206,21 +203,19 @@ class ExamplesTest(absltest.TestCase):
         whole = make([2, 1, 3, 4, 1, 1], texts=2)
         slots = np.array([[1, 0, -1]])
         actual = whole.batch(np.array([1, 0]), slots, 16)
-        np.testing.assert_array_equal(actual.lengths, [[3, 4], [2, 1]])
+        same(actual.lengths, [[3, 4], [2, 1]])
         self.assertEqual(actual.ids.shape, (2, 2, 4))
         for b, k, ids in (
             (0, 0, [3, 4, 5]), (0, 1, [6, 7, 8, 9]), (1, 0, [0, 1]),
             (1, 1, [2]),
         ):  # fmt: skip
-            np.testing.assert_array_equal(actual.ids[b, k, : len(ids)], ids)
-            np.testing.assert_array_equal(
-                actual.segments[b, k, : len(ids)], np.array(ids) % 3
-            )
-        np.testing.assert_array_equal(actual.places, [[2, 3], [1, 0]])
-        np.testing.assert_array_equal(actual.numbers, [1, 0])
-        np.testing.assert_array_equal(actual.targets['label'], [1, 0])
-        np.testing.assert_array_equal(actual.sizes, [[3, 7, 0]])
-        np.testing.assert_array_equal(actual.tokens, [10])
+            same(actual.ids[b, k, : len(ids)], ids)
+            same(actual.segments[b, k, : len(ids)], np.array(ids) % 3)
+        same(actual.places, [[2, 3], [1, 0]])
+        same(actual.numbers, [1, 0])
+        same(actual.targets['label'], [1, 0])
+        same(actual.sizes, [[3, 7, 0]])
+        same(actual.tokens, [10])
 
 
 class LayOutTest(parameterized.TestCase):
@@ -278,11 +273,11 @@ class LayOutTest(parameterized.TestCase):
         self.assertEqual(actual.size, 5)
         for i, (ids, segments) in enumerate(expected):
             one = slice(actual.begins[i], actual.begins[i + 1])
-            np.testing.assert_array_equal(actual.ids[one], ids)
-            np.testing.assert_array_equal(actual.segments[one], segments)
+            same(actual.ids[one], ids)
+            same(actual.segments[one], segments)
         last = np.array([len(ids) - 1 for ids, _ in expected])
         places = np.zeros(5) if LAYOUTS[layout].first else last
-        np.testing.assert_array_equal(actual.places, places)
+        same(actual.places, places)
         self.assertEqual(actual.texts, 1)
         # Segments are there where the layout has some, and only there.
         marked = LAYOUTS[layout].last_segment or (
@@ -299,8 +294,8 @@ class LayOutTest(parameterized.TestCase):
             for i, (ids, segments) in enumerate(expected):
                 text = 2 * i + k
                 one = slice(actual.begins[text], actual.begins[text + 1])
-                np.testing.assert_array_equal(actual.ids[one], ids)
-                np.testing.assert_array_equal(actual.segments[one], segments)
+                same(actual.ids[one], ids)
+                same(actual.segments[one], segments)
 
     def test_what_is_cut_is_counted(self):
         """A text that just fits is not cut."""
@@ -315,9 +310,7 @@ class LayOutTest(parameterized.TestCase):
             i = int(np.argmax(whole.sizes))
             one = slice(actual.begins[i], actual.begins[i + 1])
             left = whole.ids[whole.begins[i] :][: length - 1]
-            np.testing.assert_array_equal(
-                actual.ids[one], [*left, self.loaded.tokenizer.sep_id]
-            )
+            same(actual.ids[one], [*left, self.loaded.tokenizer.sep_id])
 
     def test_whichever_of_its_texts_are_cut(self):
         """An example of which both are is counted once."""

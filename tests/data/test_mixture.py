@@ -22,6 +22,7 @@ from infoword_tf.data.streams import StreamSource
 from infoword_tf.data.words import WordSource
 from infoword_tf.resolve import ModelChoices, resolve
 from tests import zoo
+from tests.near import near, same
 from tests.refused import refused
 
 
@@ -53,9 +54,9 @@ def languages_of(ids):
 
 class SharesTest(parameterized.TestCase):
     def test_of_an_exponent(self):
-        np.testing.assert_allclose(shares([1, 3], 1.0), [0.25, 0.75])
-        np.testing.assert_allclose(shares([1, 9], 0.5), [0.25, 0.75])
-        np.testing.assert_allclose(shares([1, 900], 0.0), [0.5, 0.5])
+        near(shares([1, 3], 1.0), [0.25, 0.75])
+        near(shares([1, 9], 0.5), [0.25, 0.75])
+        near(shares([1, 900], 0.0), [0.5, 0.5])
 
     @parameterized.parameters(8, 100, 1023)
     def test_parted_to_the_last(self, total):
@@ -67,7 +68,7 @@ class SharesTest(parameterized.TestCase):
 
     def test_the_rarest_has_a_turn(self):
         actual = apportion(10, np.array([0.999, 0.0005, 0.0005]))
-        np.testing.assert_array_equal(actual, [8, 1, 1])
+        same(actual, [8, 1, 1])
 
 
 class TurnsTest(absltest.TestCase):
@@ -77,7 +78,7 @@ class TurnsTest(absltest.TestCase):
             part, turn = zip(
                 *(turns.turn(10 * number + i) for i in range(10)), strict=True
             )
-            np.testing.assert_array_equal(np.bincount(part), [3, 1, 6])
+            same(np.bincount(part), [3, 1, 6])
             for this, count in enumerate([3, 1, 6]):
                 mine = [o for p, o in zip(part, turn, strict=True) if p == this]
                 self.assertEqual(
@@ -102,23 +103,19 @@ class MixedTest(parameterized.TestCase):
             alone = WindowSource(one, 10, 4, seed=5 + number)
             steps = [s for s in range(60) if source.turns.turn(s)[0] == number]
             for turn, step in enumerate(steps):
-                np.testing.assert_array_equal(
-                    source.batch(step).ids, alone.batch(turn).ids
-                )
+                same(source.batch(step).ids, alone.batch(turn).ids)
 
     def test_parts_come_by_their_weights(self):
         """The largest seldom, in 1,024 updates exactly; counts likewise."""
         text = mixture()._replace(weights={'bb': 6, 'aa': 1.0, 'cc': 3})
-        np.testing.assert_allclose(text.shares, [0.1, 0.6, 0.3])
+        near(text.shares, [0.1, 0.6, 0.3])
         source = mixed(WindowSource, text, 4, 0, length=10)
         seen = np.bincount([source.turns.turn(s)[0] for s in range(1024)])
-        np.testing.assert_allclose(seen, 1024 * text.shares, atol=2)
+        near(seen, 1024 * text.shares, atol=2)
         kind = (np.arange(zoo.V) - zoo.FIRST) % 3
         real = np.arange(zoo.V) >= zoo.FIRST
         drawn = [text.counts[real & (kind == k)].sum() for k in range(3)]
-        np.testing.assert_allclose(
-            drawn / np.sum(drawn), text.shares, rtol=0.01
-        )
+        near(drawn / np.sum(drawn), text.shares, rtol=0.01)
 
     @parameterized.parameters(
         'mlm', 'nsp', 'ict', 'simcse', 'skip_gram', 'gpt', 'plm', 'nsp_nce'
@@ -152,11 +149,9 @@ class MixedTest(parameterized.TestCase):
             ids = np.concatenate([batch.ids[row] for batch in batches])
             self.assertLen(languages_of(ids), 1)
         for before, after in zip(batches[:-1], batches[1:], strict=True):
-            np.testing.assert_array_equal(before.following, after.ids[:, 0])
+            same(before.following, after.ids[:, 0])
         every = [languages_of(batches[0].ids[row]).pop() for row in range(8)]
-        np.testing.assert_array_equal(
-            np.bincount(every), apportion(8, mixture().shares)
-        )
+        same(np.bincount(every), apportion(8, mixture().shares))
 
     def test_too_few_rows_for_all(self):
         id = 'few_sequences_for_languages'
@@ -191,7 +186,7 @@ class MixedTest(parameterized.TestCase):
         share = t * counts.sum() / np.maximum(counts, 1)
         expected = np.minimum(np.sqrt(share) + share, 1) * (counts > 0)
         for source, turn in zip(sources, text.stores.values(), strict=True):
-            np.testing.assert_allclose(source.keep, expected, rtol=1e-6)
+            near(source.keep, expected, rtol=1e-6)
             # As many as it has, for the length of passages.
             self.assertAlmostEqual(
                 source.store.counts.sum(), turn.counts.sum(), delta=1e-6

@@ -10,6 +10,7 @@ from infoword_tf.plan import make_plan
 from infoword_tf.views import cloze
 from infoword_tf.views.masked import fewest_sequences
 from tests import zoo
+from tests.near import same
 
 
 def make_store(documents):
@@ -39,11 +40,9 @@ class DocumentSourceTest(absltest.TestCase):
         self.assertEqual(source.single, 1)
         text = source.batch(0)
         order = np.argsort(text.ids[:, 0])
-        np.testing.assert_array_equal(
-            text.ids[order], [[0, 1, 2, 3, 4, 0], [11, 12, 13, 14, 0, 0]]
-        )
-        np.testing.assert_array_equal(text.lengths[order], [5, 4])
-        np.testing.assert_array_equal(
+        same(text.ids[order], [[0, 1, 2, 3, 4, 0], [11, 12, 13, 14, 0, 0]])
+        same(text.lengths[order], [5, 4])
+        same(
             text.sentence_starts[order].astype(int),
             [[1, 0, 1, 0, 0, 0], [1, 1, 1, 0, 0, 0]],
         )
@@ -71,7 +70,7 @@ class DocumentSourceTest(absltest.TestCase):
         self.assertEqual(text.sequences, source.rows)
         alone = passages.DocumentSource(short, 50, 8, seed=0)
         self.assertIsNone(alone.batch(7).sequences)
-        np.testing.assert_array_equal(text.ids, alone.batch(7).ids)
+        same(text.ids, alone.batch(7).ids)
         full = make_store([[10, 10, 10, 15]] * 9)
         source = passages.DocumentSource(full, 46, 8, seed=0, packed=True)
         self.assertIsNone(source.rows)
@@ -101,6 +100,4 @@ class DocumentSourceTest(absltest.TestCase):
         self.assertLess(len(result['passage'].ids), 8)
         result = batches.heldout_views(store, plan, zoo.SPECIALS)
         for view in result.values():
-            np.testing.assert_array_equal(
-                view.sequences, np.arange(len(view.ids))
-            )
+            same(view.sequences, np.arange(len(view.ids)))

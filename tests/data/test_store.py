@@ -12,6 +12,7 @@ from infoword_tf.data import store
 from infoword_tf.data.documents import Document
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from tests import places
+from tests.near import same
 from tests.refused import refused
 
 VOCABULARY = [
@@ -47,12 +48,10 @@ class StoreCase(places.Folder, parameterized.TestCase):
 class WriteTest(StoreCase):
     def test_two_documents(self):
         actual = self.write()
-        np.testing.assert_array_equal(actual.ids, IDS)
-        np.testing.assert_array_equal(actual.flags, FLAGS)
-        np.testing.assert_array_equal(actual.documents, [0, 9, 12])
-        np.testing.assert_array_equal(
-            actual.counts, [0, 1, 0, 0, 0, 2, 1, 1, 1, 2, 1, 1]
-        )
+        same(actual.ids, IDS)
+        same(actual.flags, FLAGS)
+        same(actual.documents, [0, 9, 12])
+        same(actual.counts, [0, 1, 0, 0, 0, 2, 1, 1, 1, 2, 1, 1])
         self.assertEqual(actual.path, self.path)
         meta = json.loads((self.path / 'meta.json').read_text())
         self.assertEqual(
@@ -67,9 +66,7 @@ class WriteTest(StoreCase):
         actual = self.write()
         opened = store.open_store(str(self.path), self.tokenizer)
         for field in ('ids', 'flags', 'documents', 'counts'):
-            np.testing.assert_array_equal(
-                getattr(opened, field), getattr(actual, field)
-            )
+            same(getattr(opened, field), getattr(actual, field))
         for array in (opened.ids, opened.flags):
             self.assertIsInstance(array, np.memmap)
             with self.assertRaises(ValueError):
@@ -84,8 +81,8 @@ class WriteTest(StoreCase):
         actual = store.join(
             self.folder / 'joined', stores, limit, self.tokenizer
         )
-        np.testing.assert_array_equal(actual.ids, (IDS * 2)[:tokens])
-        np.testing.assert_array_equal(actual.flags, (FLAGS * 2)[:tokens])
+        same(actual.ids, (IDS * 2)[:tokens])
+        same(actual.flags, (FLAGS * 2)[:tokens])
         self.assertEqual(actual.documents[-1], tokens)
 
     @parameterized.parameters(1, 2, 3, 5)
@@ -104,9 +101,7 @@ class WriteTest(StoreCase):
             parts = self.write(documents)
         self.assertGreater(pieces.call_count, 4)
         for field in ('ids', 'flags', 'documents', 'counts'):
-            np.testing.assert_array_equal(
-                getattr(parts, field), getattr(whole, field)
-            )
+            same(getattr(parts, field), getattr(whole, field))
 
     def test_empty_sentences(self):
         actual = self.write(
@@ -117,9 +112,9 @@ class WriteTest(StoreCase):
                 Document(('mat',), ''),
             ]
         )
-        np.testing.assert_array_equal(actual.ids, [3, 5, 6, 3, 3, 11, 3])
-        np.testing.assert_array_equal(actual.flags, [5, 3, 3, 5, 5, 3, 5])
-        np.testing.assert_array_equal(actual.documents, [0, 1, 4, 5, 7])
+        same(actual.ids, [3, 5, 6, 3, 3, 11, 3])
+        same(actual.flags, [5, 3, 3, 5, 5, 3, 5])
+        same(actual.documents, [0, 1, 4, 5, 7])
 
     @parameterized.parameters(0, 1)
     def test_unknown_words_of_the_text(self, unk_id):
@@ -127,10 +122,8 @@ class WriteTest(StoreCase):
         names = ['[PAD]', '[UNK]'][:: 1 if unk_id else -1]
         self.tokenizer = WordPieceTokenizer(names + VOCABULARY[2:])
         actual = self.write([Document(('The <unk> sat.', '<unk> cat'), '')])
-        np.testing.assert_array_equal(
-            actual.ids, [5, unk_id, 7, 9, unk_id, 6, 3]
-        )
-        np.testing.assert_array_equal(actual.flags, [3, 1, 1, 0, 3, 1, 5])
+        same(actual.ids, [5, unk_id, 7, 9, unk_id, 6, 3])
+        same(actual.flags, [3, 1, 1, 0, 3, 1, 5])
 
     @parameterized.parameters((2**16, np.uint16), (2**16 + 1, np.uint32))
     def test_type_of_ids(self, size, dtype):
@@ -138,7 +131,7 @@ class WriteTest(StoreCase):
         self.tokenizer = WordPieceTokenizer(vocabulary)
         actual = self.write([Document((f'w0 w{size - 6}',), '')])
         self.assertEqual(actual.ids.dtype, dtype)
-        np.testing.assert_array_equal(actual.ids, [5, size - 1, 3])
+        same(actual.ids, [5, size - 1, 3])
 
 
 class FailureTest(StoreCase):
@@ -165,7 +158,7 @@ class FailureTest(StoreCase):
             with patch, self.assertRaisesRegex(RuntimeError, message):
                 self.write(texts)
             self.assertEqual(self.left_behind(), [])
-        np.testing.assert_array_equal(self.write().ids, IDS)
+        same(self.write().ids, IDS)
 
     def test_a_full_disk(self):
         written = []
@@ -193,7 +186,7 @@ class FailureTest(StoreCase):
             self.write(DOCUMENTS[1:])
 
         actual = self.write(documents())
-        np.testing.assert_array_equal(actual.ids, IDS[9:])
+        same(actual.ids, IDS[9:])
         self.assertEqual(self.left_behind(), ['train'])
 
     def test_what_a_kill_has_left_is_deleted(self):
@@ -211,7 +204,7 @@ class FailureTest(StoreCase):
 
     def test_an_empty_folder_is_no_store_yet(self):
         self.path.mkdir(parents=True)
-        np.testing.assert_array_equal(self.write().ids, IDS)
+        same(self.write().ids, IDS)
 
     def damage(self, name, change, id):
         """Opens a new store of which one file has been changed."""
@@ -256,7 +249,7 @@ class FailureTest(StoreCase):
         del meta['crc32']
         (self.path / 'meta.json').write_text(json.dumps(meta))
         opened = store.open_store(self.path, self.tokenizer)
-        np.testing.assert_array_equal(opened.ids, IDS)
+        same(opened.ids, IDS)
 
     def test_no_store(self):
         with refused('tokens_cannot_be_read', self.path):

@@ -8,6 +8,7 @@ from scipy import special
 from infoword_tf.model import Model
 from infoword_tf.views import View, cloze
 from tests import eager, zoo
+from tests.near import near
 from tests.objectives.eq1 import EagerCase, F, batch_of, mean, of_pair, sums
 
 B, T, D = 4, 5, 16
@@ -91,7 +92,7 @@ class ContrastTest(EagerCase):
                 pair[2:] *= 1 - self.shows_b[i]  # a shows b: in the loss alone
                 total += pair / 2
         actual = self.outcome()
-        np.testing.assert_allclose(sums(actual), total, rtol=1e-5)
+        near(sums(actual), total, rtol=1e-5)
         self.assertEqual(float(actual.weight), 5 / 2)
         self.assertEqual(float(actual.measured), 2)
 
@@ -116,9 +117,7 @@ class ContrastTest(EagerCase):
         self.objective.form.log_scale.assign(50.0)
         at_limit = self.outcome()
         self.objective.form.log_scale.assign(np.log(5.0))
-        np.testing.assert_allclose(
-            sums(at_limit), sums(self.outcome()), rtol=1e-5
-        )
+        near(sums(at_limit), sums(self.outcome()), rtol=1e-5)
 
 
 class CriticsTest(EagerCase):
@@ -215,7 +214,7 @@ class CriticsTest(EagerCase):
             if key is not None:
                 mean_square = (weights[side].mean(axis=0) ** 2).sum()
                 expected[0] += B * factor * mean_square
-        np.testing.assert_allclose(sums(actual), expected, rtol=1e-4)
+        near(sums(actual), expected, rtol=1e-4)
 
 
 class SharedRowsTest(EagerCase):
@@ -269,11 +268,9 @@ class SharedRowsTest(EagerCase):
 
         alone, gradients = measured(self.views(None))
         shared, others = measured(self.views(rows))
-        np.testing.assert_allclose(shared, alone, rtol=1e-5, atol=1e-5)
+        near(shared, alone, rtol=1e-5, atol=1e-5)
         for path, one, other in zip(variables, gradients, others, strict=True):
-            np.testing.assert_allclose(
-                other, one, rtol=0, atol=1e-5, err_msg=path
-            )
+            near(other, one, rtol=0, atol=1e-5, message=path)
 
 
 class WordsTest(EagerCase):
@@ -328,13 +325,11 @@ class WordsTest(EagerCase):
             for n in (2, 3, 6)
         ]
         for vector in actual[1:]:
-            np.testing.assert_allclose(vector, actual[0], atol=1e-6)
+            near(vector, actual[0], atol=1e-6)
         table = self.objective.form.word_embeddings.numpy().astype(np.float64)
         w = np.exp(table[[zoo.CLS, zoo.SEP]] @ self.w)
         mean = w @ table[[zoo.CLS, zoo.SEP]]
-        np.testing.assert_allclose(
-            actual[0][0, D:], mean / np.linalg.norm(mean), atol=1e-3
-        )
+        near(actual[0][0, D:], mean / np.linalg.norm(mean), atol=1e-3)
 
     def test_the_states_alone_must_answer_too(self):
         """The loss is of both; the bound is of the whole vectors."""
@@ -357,5 +352,5 @@ class WordsTest(EagerCase):
         a, b = vectors.values()
         whole = loss(a, b)
         alone = loss(np.sqrt(2) * a[:, :D], np.sqrt(2) * b[:, :D])
-        np.testing.assert_allclose(actual.loss, whole + alone, rtol=1e-5)
-        np.testing.assert_allclose(actual.mi, B * np.log(B) - whole, rtol=1e-4)
+        near(actual.loss, whole + alone, rtol=1e-5)
+        near(actual.mi, B * np.log(B) - whole, rtol=1e-4)

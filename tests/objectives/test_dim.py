@@ -10,6 +10,7 @@ from infoword_tf import views
 from infoword_tf.objectives import TABLE, infonce
 from infoword_tf.objectives.dim import CRITICS
 from tests import eager, zoo
+from tests.near import near, same
 from tests.objectives.eq1 import EagerCase, F, batch_of, of_pair, sums
 
 D, S, M = 6, 3, 128
@@ -124,11 +125,9 @@ def literal(batch, critic='dot', temperature=0.5, sequences=None, limit=None):
 
 
 def assert_same(actual, expected, rtol=2e-6, atol=2e-5):
-    np.testing.assert_allclose(sums(actual), sums(expected), rtol, atol)
+    near(sums(actual), sums(expected), rtol, atol)
     for name, value in actual.more.items():
-        np.testing.assert_allclose(
-            float(value), expected.more[name], rtol, atol, err_msg=name
-        )
+        near(float(value), expected.more[name], rtol, atol, message=name)
 
 
 class LiteralTest(EagerCase):
@@ -177,7 +176,7 @@ class LiteralTest(EagerCase):
             (loss(both + way) - loss(both - way)) / 2e-5 for way in 1e-5 * ways
         ]
         actual = np.append(by_a.ravel(), (by_b + by_candidates).ravel())
-        np.testing.assert_allclose(ways @ actual, expected, rtol=0, atol=1e-4)
+        near(ways @ actual, expected, rtol=0, atol=1e-4)
 
     def test_rows_of_one_text_are_no_candidates_of_each_other(self):
         batch, sequences = make_batch(8), np.arange(8) // 2 * 5
@@ -192,13 +191,11 @@ class EdgeTest(EagerCase):
 
     def assert_nothing(self, actual, gradients, pairs):
         """No rivals: every pair is sure, and nothing is known."""
-        np.testing.assert_allclose(
-            sums(actual),
-            [0, pairs, 0, 0, 0, 0, pairs, pairs, pairs],
-            atol=1e-6,
+        near(
+            sums(actual), [0, pairs, 0, 0, 0, 0, pairs, pairs, pairs], atol=1e-6
         )
         for gradient in gradients:
-            np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
+            same(gradient, np.zeros(gradient.shape))
 
     @parameterized.product(
         critic=CRITICS, limit=(None, M), sequences=((1, 1), (5, 1), (5, 0))

@@ -10,6 +10,7 @@ from scipy import special
 from infoword_tf.objectives.embed import pooled
 from infoword_tf.views.examples import examples
 from tests import zoo
+from tests.near import near
 from tests.objectives.eq1 import EagerCase
 from tests.objectives.eq1 import unit as length_1
 
@@ -34,9 +35,7 @@ class EmbedTest(EagerCase):
         cosine, real = outcome.predictions['cosine'], view.weights[row] > 0
         self.assertEqual(cosine.shape, real.shape)
         s, t = (length_1(x[real.ravel()]) for x in (vectors, target))
-        np.testing.assert_allclose(
-            np.array(cosine)[real], (s * t).sum(axis=1), atol=1e-5
-        )
+        near(np.array(cosine)[real], (s * t).sum(axis=1), atol=1e-5)
         return outcome, vectors, target, view
 
     def test_pooled_as_if_each_text_stood_alone(self):
@@ -60,9 +59,7 @@ class EmbedTest(EagerCase):
                 self.assertEqual(
                     len(vectors) > 0, view.sequences[row, slot] >= 0
                 )
-                np.testing.assert_allclose(
-                    actual[row, slot], expected, atol=1e-6
-                )
+                near(actual[row, slot], expected, atol=1e-6)
 
     @parameterized.parameters(('embed', 0.05), ('embed_lookup', 0.1))
     def test_infonce_over_the_teacher_s_vectors(self, case, temperature):
@@ -124,7 +121,5 @@ class EmbedTest(EagerCase):
         if case == 'embed_distance_lookup':
             self.assertEqual(vectors.shape, (8, 24))
             losses = np.square(vectors - taught).sum(axis=1)
-        np.testing.assert_allclose(outcome.loss, losses.sum(), rtol=1e-4)
-        np.testing.assert_allclose(
-            outcome.more['cosine'], cosines.sum(), rtol=1e-4, atol=1e-4
-        )
+        near(outcome.loss, losses.sum(), rtol=1e-4)
+        near(outcome.more['cosine'], cosines.sum(), rtol=1e-4, atol=1e-4)

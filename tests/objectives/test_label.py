@@ -18,6 +18,7 @@ from infoword_tf.objectives.infonce import SUMS
 from infoword_tf.objectives.label import Labels, Scores
 from infoword_tf.views import View
 from tests import zoo
+from tests.near import near, same
 from tests.objectives import eq1
 
 R, J, D, C = 5, 3, 6, 4
@@ -111,9 +112,7 @@ def expected(scores, targets, weights):
 
 class Case(eq1.EagerCase):
     def assert_sums(self, outcome, expected_sums):
-        np.testing.assert_allclose(
-            eq1.sums(outcome), expected_sums, rtol=1e-5, atol=1e-5
-        )
+        near(eq1.sums(outcome), expected_sums, rtol=1e-5, atol=1e-5)
 
 
 class LabelTest(Case):
@@ -132,13 +131,11 @@ class LabelTest(Case):
             batch_of('label', states, targets, weights), None
         )
         self.assert_sums(outcome, expected(scores, targets, weights))
-        np.testing.assert_allclose(
-            outcome.predictions['scores'], scores.reshape(R, J, C), atol=1e-5
-        )
+        near(outcome.predictions['scores'], scores.reshape(R, J, C), atol=1e-5)
         empty = weights == 0
         states[empty], targets[empty] = 1e3, (targets[empty] + 1) % C
         again = head.score(batch_of('label', states, targets, weights), None)
-        np.testing.assert_array_equal(eq1.sums(again), eq1.sums(outcome))
+        same(eq1.sums(again), eq1.sums(outcome))
 
     def test_choices_are_the_candidates(self):
         """K = C texts of an example, one score each."""
@@ -151,7 +148,7 @@ class LabelTest(Case):
             batch_of('label', states, targets, weights), None
         )
         self.assert_sums(outcome, expected(scores, targets, weights))
-        np.testing.assert_allclose(
+        near(
             outcome.predictions['scores'].numpy().reshape(-1, C),
             scores + has['bias'],
             atol=1e-5,
@@ -182,9 +179,7 @@ class LabelTest(Case):
                 (s > 0) == b, (p > 0.5) == b, np.ones(C),
             ], axis=1)  # fmt: skip
         self.assert_sums(outcome, total)
-        np.testing.assert_allclose(
-            outcome.predictions['scores'], scores.reshape(R, J, C), atol=1e-5
-        )
+        near(outcome.predictions['scores'], scores.reshape(R, J, C), atol=1e-5)
 
     def test_two_alike_are_no_answer(self):
         head = make(Labels)
@@ -236,7 +231,7 @@ class BagTest(Case):
             None,
         )  # fmt: skip
         actual = outcome.predictions['scores'].numpy().reshape(scores.shape)
-        np.testing.assert_allclose(actual, scores, atol=1e-5)
+        near(actual, scores, atol=1e-5)
 
 
 class ScoreTest(Case):
@@ -261,9 +256,7 @@ class ScoreTest(Case):
         self.assertEqual(actual['measured'], weights.sum())
         for name in set(actual) - {'loss', 'weight', 'measured'}:
             self.assertEqual(actual[name], 0, name)
-        np.testing.assert_allclose(
-            outcome.predictions['scores'], numbers, atol=1e-5
-        )
+        near(outcome.predictions['scores'], numbers, atol=1e-5)
 
     def cosent(self, numbers, targets, weights, scale=1.0):
         """(loss, gradient of numbers) of a head whose number is a state's
@@ -282,9 +275,7 @@ class ScoreTest(Case):
             tape.watch(states)
             outcome = head.score(batch, head.candidates(batch))
         gradient = tape.gradient(outcome.loss, states)[0, :, 0]
-        np.testing.assert_allclose(
-            outcome.predictions['scores'], [numbers], atol=1e-6
-        )
+        near(outcome.predictions['scores'], [numbers], atol=1e-6)
         self.assertEqual(float(outcome.weight), sum(weights))
         return float(outcome.loss), gradient.numpy()
 
@@ -298,7 +289,7 @@ class ScoreTest(Case):
         loss, gradient = self.cosent(numbers, *known)
         self.assertAlmostEqual(loss, 3 * math.log(3.5), places=5)
         expected_sums = 3 * np.array([2.5, -2, -0.5, 0]) / 3.5
-        np.testing.assert_allclose(gradient, expected_sums, atol=1e-5)
+        near(gradient, expected_sums, atol=1e-5)
         # Twice the scale squares both: 1 + 4 + 1/4.
         loss, _ = self.cosent(numbers, *known, scale=2.0)
         self.assertAlmostEqual(loss, 3 * math.log(5.25), places=5)
@@ -313,7 +304,7 @@ class ScoreTest(Case):
     def test_cosent_without_a_pair(self, numbers, targets, weights):
         loss, gradient = self.cosent(numbers, targets, weights)
         self.assertEqual(loss, 0)
-        np.testing.assert_array_equal(gradient, 0)
+        same(gradient, 0)
 
     def test_only_cosent_compares(self):
         self.assertFalse(make(Scores).has_vectors)
@@ -337,9 +328,7 @@ class MixTest(Case):
     def test_it_begins_as_the_mean(self):
         mix, layers = Mix(2), self.layers()
         mix.build()
-        np.testing.assert_allclose(
-            mix(layers), np.mean(layers, axis=0), atol=1e-6
-        )
+        near(mix(layers), np.mean(layers, axis=0), atol=1e-6)
 
     @parameterized.parameters(('label', Labels), ('score', Scores))
     def test_a_head_reads_it(self, row, kind):
@@ -358,9 +347,7 @@ class MixTest(Case):
         )
         expected = mixed @ has['kernel'] + has['bias']
         actual = outcome.predictions['scores'].numpy()
-        np.testing.assert_allclose(
-            actual.reshape(R, J, -1), expected, atol=1e-5
-        )
+        near(actual.reshape(R, J, -1), expected, atol=1e-5)
 
     @parameterized.product(
         row=('label', 'score'),

@@ -16,6 +16,7 @@ from infoword_tf.objectives import TABLE, Statistics, infonce
 from infoword_tf.views import View
 from tests import eager, zoo
 from tests.layers.operations import gelu_tanh, normed
+from tests.near import near, same
 from tests.objectives.eq1 import (
     EagerCase,
     F,
@@ -166,11 +167,9 @@ class NceTokensTest(EagerCase):
         expected = literal(
             objective, states, targets, weights, sequences, limit, drop_hits
         )
-        np.testing.assert_allclose(
-            sums(actual[0]), sums(expected[0]), rtol=2e-6, atol=2e-5
-        )
+        near(sums(actual[0]), sums(expected[0]), rtol=2e-6, atol=2e-5)
         for one, two in zip(actual[1], expected[1], strict=True):
-            np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
+            near(one, two, rtol=0, atol=1e-5)
 
     def test_candidates_of_other_text(self):
         """Held-out batches are scored against the first sequences of all."""
@@ -191,7 +190,7 @@ class NceTokensTest(EagerCase):
             total += sums(
                 objective.score(batch_of({'masked': view}, at), candidates)
             )
-        np.testing.assert_allclose(total, sums(expected), rtol=1e-5)
+        near(total, sums(expected), rtol=1e-5)
 
     @parameterized.product(key=(None, KEY))
     def test_mixed_precision_scores_in_float32(self, key):
@@ -205,9 +204,7 @@ class NceTokensTest(EagerCase):
         self.assertEqual(by_states.dtype, tf.bfloat16.as_numpy_dtype)
         rounded = tf.cast(rounded, tf.float32).numpy()
         expected, _ = literal(objective, rounded, targets, weights)
-        np.testing.assert_allclose(
-            sums(actual), sums(expected), rtol=2e-6, atol=2e-5
-        )
+        near(sums(actual), sums(expected), rtol=2e-6, atol=2e-5)
 
 
 class MaskedTokensTest(EagerCase):
@@ -246,9 +243,7 @@ class MaskedTokensTest(EagerCase):
             of_piece(x, target, statistics)
             for x, target in zip(scores[real], targets[real], strict=True)
         ]
-        np.testing.assert_allclose(
-            sums(outcome), np.sum(expected, axis=0), rtol=1e-5, atol=1e-4
-        )
+        near(sums(outcome), np.sum(expected, axis=0), rtol=1e-5, atol=1e-4)
 
     def test_copying_what_is_visible_is_no_information(self):
         """The loss counts all places; MI those that show [MASK].
@@ -299,7 +294,7 @@ class SharedViewTest(absltest.TestCase):
             places=view.places['mlm'],
             key=dropout.fold_in(KEY, zlib.crc32(b'masked')),
         ).states
-        np.testing.assert_array_equal(actual, expected)
+        same(actual, expected)
 
 
 class ParseTest(parameterized.TestCase):

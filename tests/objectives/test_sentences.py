@@ -16,6 +16,7 @@ from infoword_tf.training import loop
 from infoword_tf.training.state import State
 from infoword_tf.views import flatten, unflatten
 from tests import eager, zoo
+from tests.near import near, same
 from tests.objectives.eq1 import (
     EagerCase,
     F,
@@ -115,7 +116,7 @@ class LossTest(EagerCase):
     def test_an_empty_slot_is_nobody(self):
         whole = self.score(weights=[1, 1, 1, 1, 0])
         self.texts, self.numbers = self.texts[:4], self.numbers[:4]
-        np.testing.assert_allclose(sums(whole), sums(self.score()), rtol=1e-5)
+        near(sums(whole), sums(self.score()), rtol=1e-5)
 
     @parameterized.parameters('none', 'training', 'kept')
     def test_prefixes_are_of_what_is_exported(self, head):
@@ -155,13 +156,11 @@ class LossTest(EagerCase):
         self.assertAlmostEqual(mean(outcome).mi, bound.mean(), delta=1e-4)
         added = self.objective.update_state(self.batch)
         expected = [plain, unit(exported)][:sides]
-        np.testing.assert_allclose(
+        near(
             added['rows'].values, np.concatenate(expected, axis=2)[:, 1],
             atol=1e-5,
         )  # fmt: skip
-        np.testing.assert_array_equal(
-            added['texts'].values, self.numbers[:, 1]
-        )
+        same(added['texts'].values, self.numbers[:, 1])
 
     def test_prefixes_that_there_are_not(self):
         for dims, id, value in (
@@ -277,7 +276,7 @@ class LossTest(EagerCase):
                 expected, share = self.written_out(
                     seen, (rows, texts), settings
                 )
-                np.testing.assert_allclose(sums(outcome), expected, rtol=2e-5)
+                near(sums(outcome), expected, rtol=2e-5)
                 if settings['guide']:
                     self.assertAlmostEqual(
                         float(outcome.more['guided']), share, delta=1e-5
@@ -319,7 +318,7 @@ class RingTest(absltest.TestCase):
                 plain['texts'][place] = texts[row]
                 plain['count'] = plain['count'] + 1
             for name, expected in plain.items():
-                np.testing.assert_array_equal(state[name], expected, name)
+                same(state[name], expected, name)
         self.assertGreater(plain['count'], 12)
 
 
@@ -353,9 +352,7 @@ class PoolingTest(EagerCase):
                     'first_last': (layers[1] + layers[-1]).mean(0) / 2,
                     'last_two': (layers[-2] + layers[-1]).mean(0) / 2,
                 }[pooling]
-                np.testing.assert_allclose(
-                    actual[at, copy], expected, atol=2e-5
-                )
+                near(actual[at, copy], expected, atol=2e-5)
 
     def test_copies_differ_by_dropout_in_held_out_text_too(self):
         case = zoo.Case('simcse')
@@ -367,14 +364,12 @@ class PoolingTest(EagerCase):
             a, b = np.moveaxis(objective.vectors(batch)['texts'], 1, 0)
             self.assertGreater(np.abs(a - b).max(), 0.01)
             again = model.batches(all_views, zoo.statistics(), key)[0]['simcse']
-            np.testing.assert_array_equal(
-                objective.vectors(again)['texts'][:, 0], a
-            )
+            same(objective.vectors(again)['texts'][:, 0], a)
         still = zoo.model_of(case, rate=0.0)
         batch = still.batches(all_views, zoo.statistics(), KEY)[0]['simcse']
         a, b = np.moveaxis(still.objectives['simcse'].vectors(batch)['texts'],
                            1, 0)  # fmt: skip
-        np.testing.assert_allclose(a, b, atol=1e-5)
+        near(a, b, atol=1e-5)
 
 
 class CutTest(EagerCase):
@@ -423,7 +418,7 @@ class CutTest(EagerCase):
         cut_mask = objective.form.cut_mask(batch, view).numpy()
         for row, j in np.argwhere(view.weights['simcse'] > 0):
             actual = cut_mask[row][view.block_ids[row] == j]
-            np.testing.assert_array_equal((actual == 0).sum(1), int(0.2 * D))
+            same((actual == 0).sum(1), int(0.2 * D))
         vectors = objective.vectors(batch)
         self.assertEqual(vectors['texts'].shape[1], 1)
         self.assertGreater(
@@ -452,13 +447,13 @@ class MomentumTest(EagerCase):
             row, j = slot
             first = view.ids[row][view.block_ids[row] == 2 * j]
             key = keys.ids[row][keys.block_ids[row] == j]
-            np.testing.assert_array_equal(key, first)
+            same(key, first)
             states = model.encoder(Inputs(first[None])).states
             expected.append(objective.train_head(states[:, 0])[0])
         self.assertEqual(new['objectives/simcse']['count'], 8)
         self.assertLess(8, len(real))  # some slots are empty
         actual = added[-8:]
-        np.testing.assert_allclose(actual, unit(np.array(expected)), atol=2e-5)
+        near(actual, unit(np.array(expected)), atol=2e-5)
 
     @parameterized.parameters(0, 3)
     def test_keys_are_positives(self, pairs):
@@ -501,7 +496,7 @@ class MomentumTest(EagerCase):
         ).states
         self.assertGreater(np.abs(plain - moved).max(), 0.1)
         added = objective.update_state(batch)['rows'].values.numpy()
-        np.testing.assert_allclose(added, k[-6:], atol=1e-5)
+        near(added, k[-6:], atol=1e-5)
 
     def test_what_a_momentum_encoder_needs(self):
         keys = '--sentences.keys=positives'
@@ -543,9 +538,7 @@ class WholeTest(EagerCase):
         norms = row.candidates(batches['diffcse'])
         first = {name: x[:1] for name, x in flatten(all_views).items()}
         batches, _ = model.batches(unflatten(first), zoo.statistics())
-        np.testing.assert_allclose(
-            row._vectors(batches['diffcse'], norms), whole[:1], atol=1e-4
-        )
+        near(row._vectors(batches['diffcse'], norms), whole[:1], atol=1e-4)
 
     def test_a_kept_head_is_a_layer_of_the_vector(self):
         case = zoo.Case('simcse', settings={'simcse.head': 'kept'})

@@ -11,6 +11,7 @@ from infoword_tf.objectives import Statistics, span
 from infoword_tf.objectives.span import BINS, ENDS, Spans
 from infoword_tf.views.examples import examples as make_view
 from tests import eager, zoo
+from tests.near import near, same
 from tests.objectives.eq1 import EagerCase, batch_of, drawn, encoder_of, sums
 
 D, T = 6, 64
@@ -185,9 +186,7 @@ class SpansTest(EagerCase):
         )
         self.assertEqual(total[1], 8 if null else 6)
         self.assertEqual(float(objective.weight(batch)), total[1])
-        np.testing.assert_allclose(
-            sums(actual), total, rtol=1e-5, atol=1e-4
-        )
+        near(sums(actual), total, rtol=1e-5, atol=1e-4)
 
     def test_counts(self):
         first, last = self.examples.counts['span'].reshape(2, BINS + 1)
@@ -207,9 +206,7 @@ class SpansTest(EagerCase):
         )
         densities = density(examples, 0, True, np.arange(1.0, BINS + 2))
         actual = np.exp(np.asarray(log_p)[0, 0])
-        np.testing.assert_allclose(
-            actual[2 : size + 2], densities[:-1], rtol=1e-5
-        )
+        near(actual[2 : size + 2], densities[:-1], rtol=1e-5)
         self.assertAlmostEqual(actual[0], densities[-1], places=5)
 
     def test_the_best_first_places_and_what_follows_each(self):
@@ -226,16 +223,12 @@ class SpansTest(EagerCase):
             first = special.log_softmax(scores_of(objective, x, 0)[places, 0])
             best = np.argsort(-first[:-1])[: span.STARTS]
             count = len(best)
-            np.testing.assert_array_equal(
-                actual['starts'][row, slot, :count], best
-            )
-            np.testing.assert_allclose(
-                actual['first'][row, slot, :count], first[best], rtol=1e-4
-            )
+            same(actual['starts'][row, slot, :count], best)
+            near(actual['first'][row, slot, :count], first[best], rtol=1e-4)
             self.assertTrue((actual['first'][row, slot, count:] < -1e29).all())
             for i, start in enumerate(best):
                 last = scores_of(objective, x, begin + start)[places, 1]
-                np.testing.assert_allclose(
+                near(
                     actual['last'][row, offset + begin : offset + end, i],
                     special.log_softmax(last)[:-1],
                     rtol=1e-4,
@@ -255,8 +248,8 @@ class SpansTest(EagerCase):
         actual = predicted(objective, examples, view, states)
         self.assertEqual(set(actual), {'first', 'last', 'nowhere'})
         both = states @ weights_of(objective)['kernel']
-        np.testing.assert_allclose(actual['first'], both[..., 0], rtol=1e-4)
-        np.testing.assert_allclose(actual['last'], both[..., 1], rtol=1e-4)
+        near(actual['first'], both[..., 0], rtol=1e-4)
+        near(actual['last'], both[..., 1], rtol=1e-4)
         row, slot = np.argwhere(slots == 3)[0]
         nowhere = scores_of(objective, hidden[3], 0)[0].sum()
         self.assertAlmostEqual(
@@ -284,7 +277,7 @@ class SpansTest(EagerCase):
         example = np.take_along_axis(slots, np.maximum(number, 0), axis=1)
         # One has no answer here, and one but one candidate.
         learns = (number >= 0) & ~np.isin(example, [2, 4])
-        np.testing.assert_array_equal(touched, learns)
+        same(touched, learns)
 
     def test_the_head_of_xlnet(self):
         """Equals that of the Model Garden, which has its parts."""
@@ -323,13 +316,13 @@ class SpansTest(EagerCase):
             states, second[:, None].astype(np.int32), slots.token
         )
         inside = [0, 1, 2, 3, 4, 8]
-        np.testing.assert_allclose(
+        near(
             np.asarray(scores)[:, inside],
             np.asarray(known['end_logits'])[:, inside],
             rtol=1e-4, atol=1e-5,
         )  # fmt: skip
         first = span.log_softmax(slots.candidates, objective.starts(states))
-        np.testing.assert_allclose(
+        near(
             -np.sort(-np.asarray(first)[:, 0], axis=1)[:, : span.STARTS],
             best['start_top_predictions'],
             rtol=1e-4,

@@ -12,6 +12,7 @@ from infoword_tf.objectives.infonce import SUMS
 from infoword_tf.objectives.tag import Tags
 from infoword_tf.views import View
 from tests import zoo
+from tests.near import near, same
 from tests.objectives import eq1
 from tests.refused import refused
 
@@ -78,9 +79,7 @@ class TagsTest(eq1.EagerCase):
         self.assertAlmostEqual(actual['chance'], p.max(), places=6)
         right = (log_p.argmax(axis=1) == true).mean()
         self.assertAlmostEqual(actual['accuracy'], right, places=6)
-        np.testing.assert_array_equal(
-            predictions['labels'][WORDS], log_p.argmax(axis=1)
-        )
+        same(predictions['labels'][WORDS], log_p.argmax(axis=1))
 
     @parameterized.parameters(False, True)
     def test_who_knows_frequencies_alone_has_no_nats(self, crf):
@@ -98,9 +97,7 @@ class TagsTest(eq1.EagerCase):
         actual, predictions = outcome(head, states)
         self.assertAlmostEqual(actual['mi'], actual['ceiling'], places=5)
         self.assertEqual(actual['accuracy'], 1.0)
-        np.testing.assert_array_equal(
-            predictions['labels'][WORDS], TARGETS[WORDS]
-        )
+        same(predictions['labels'][WORDS], TARGETS[WORDS])
 
     def test_a_teacher_tells_posteriors(self):
         """Divides the first chain of two words by all of its labellings."""
@@ -112,7 +109,7 @@ class TagsTest(eq1.EagerCase):
             + scores[1] + chain.ends
         )
         joint /= joint.sum()
-        np.testing.assert_allclose(
+        near(
             np.exp(head.word_scores(batch)[0, :2]),
             [joint.sum(axis=1), joint.sum(axis=0)],
             atol=1e-5,
@@ -124,7 +121,7 @@ class TagsTest(eq1.EagerCase):
         shares = special.softmax(scales)
         mix = gamma * (shares[0] * states + shares[1] * 2 * states)
         expected = np.concatenate([states, mix], axis=2) @ head.kernel.numpy()
-        np.testing.assert_allclose(
+        near(
             head.token_scores(batch_of(states)),
             expected + head.bias.numpy(),
             atol=1e-5,

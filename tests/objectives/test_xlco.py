@@ -9,6 +9,7 @@ from infoword_tf.encoders import Encoded
 from infoword_tf.model import Model
 from infoword_tf.training.state import State
 from tests import eager, zoo
+from tests.near import near, same
 from tests.objectives.eq1 import EagerCase, batch_of, sums, unit, view_of
 
 N, D = 5, 16
@@ -78,10 +79,8 @@ class LossTest(EagerCase):
         expected = self.losses(
             self.others_of_batch(finish), temperature, finish
         )
-        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
-        np.testing.assert_allclose(
-            outcome.mi, (np.log(N) - expected).sum(), rtol=1e-4, atol=1e-4
-        )
+        near(outcome.loss, expected.sum(), rtol=1e-5)
+        near(outcome.mi, (np.log(N) - expected).sum(), rtol=1e-4, atol=1e-4)
 
     @parameterized.parameters(
         ('queue', 0.9, ()), ('both', 0.0, ()), ('queue', 0.0, (3, 2)),
@@ -102,26 +101,22 @@ class LossTest(EagerCase):
             state=self.held(texts),
         )  # fmt: skip
         expected = self.losses(others, 0.25)
-        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
+        near(outcome.loss, expected.sum(), rtol=1e-5)
         self.check_bound(outcome)
         self.assertEqual(float(outcome.more['identical']), 0.0)
 
     def check_bound(self, outcome):
         """Over the batch, whatever the loss contrasts: by the dot over 0.25."""
         expected = self.losses(self.others_of_batch(lambda x: x), 0.25)
-        np.testing.assert_allclose(
-            outcome.mi, (np.log(N) - expected).sum(), rtol=1e-5
-        )
+        near(outcome.mi, (np.log(N) - expected).sum(), rtol=1e-5)
         for actual in (outcome.ceiling, outcome.log_candidates):
-            np.testing.assert_allclose(actual, N * np.log(N), rtol=1e-5)
+            near(actual, N * np.log(N), rtol=1e-5)
 
     def test_held_out_text_has_no_queue(self):
         """There its candidates are the batch's."""
         outcome = self.score(**QUEUED)
         self.check_bound(outcome)
-        np.testing.assert_allclose(
-            outcome.loss, N * np.log(N) - outcome.mi, rtol=1e-5
-        )
+        near(outcome.loss, N * np.log(N) - outcome.mi, rtol=1e-5)
 
     def test_a_text_that_is_there_twice(self):
         numbers = np.array([0, 1, 2, 3, 1])
@@ -130,7 +125,7 @@ class LossTest(EagerCase):
         scores[[1, 4], [4, 1]] = -np.inf
         others = scores[~np.eye(N, dtype=bool)].reshape(N, N - 1)
         expected = self.losses(others, 0.25)
-        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
+        near(outcome.loss, expected.sum(), rtol=1e-5)
         self.assertAlmostEqual(
             float(outcome.more['identical']), 2 / (N - 1), 6
         )
@@ -161,9 +156,9 @@ class LossTest(EagerCase):
         outcome = self.objective.score(batch, self.objective.candidates(batch))
         self.a, self.b = self.a @ fast, self.b @ slow
         expected = self.losses(self.a @ self.queue.T, 0.25)
-        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
+        near(outcome.loss, expected.sum(), rtol=1e-5)
         queued = self.objective.update_state(batch)['rows']
-        np.testing.assert_allclose(queued.values[-N:], self.b, rtol=1e-4)
+        near(queued.values[-N:], self.b, rtol=1e-4)
 
     def test_the_average_begins_as_the_projection_and_follows(self):
         """0.9 of itself and 0.1 of it, as the momentum encoder does."""
@@ -175,17 +170,17 @@ class LossTest(EagerCase):
         self.assertNotIn(average.path, [*model.trainable, *model.exported])
         self.assertIn(average.path, model.checkpointed)
         before = matrix.numpy()
-        np.testing.assert_array_equal(average, before)
+        same(average, before)
         matrix.assign(before + 1)
         State(model, zoo.strategy(1), 8).update_averages(tf.constant(True))
-        np.testing.assert_allclose(average, before + 0.1, atol=1e-6)
+        near(average, before + 0.1, atol=1e-6)
 
     def test_rows_that_are_none_change_nothing(self):
         whole = sums(self.score())
         first = sums(self.score(weights=[1, 1, 1, 1, 0]))
         self.a, self.b = self.a[:4], self.b[:4]
         fewer = sums(self.score(np.arange(4)))
-        np.testing.assert_allclose(first, fewer, rtol=1e-5)
+        near(first, fewer, rtol=1e-5)
         self.assertNotAlmostEqual(whole[0], fewer[0])
 
 
@@ -213,13 +208,11 @@ class EncodedTest(EagerCase):
             actual[layer] = row.vectors(batches['xlco'])
             states = batches['xlco'].encoded['crossed']['encoder'][0]
             if layer:
-                np.testing.assert_array_equal(
+                same(
                     actual[layer]['texts'],
                     np.reshape(states.layers[layer], (-1, 16)),
                 )
-        np.testing.assert_allclose(
-            actual[0]['texts'], actual[2]['texts'], atol=1e-6
-        )
+        near(actual[0]['texts'], actual[2]['texts'], atol=1e-6)
         self.assertGreater(
             np.abs(actual[1]['texts'] - actual[2]['texts']).max(), 0.1
         )

@@ -4,6 +4,7 @@ import numpy as np
 from absl.testing import absltest
 
 from infoword_tf.text import wholewords
+from tests.near import same
 from tests.text.learned import SPECIALS, small
 
 LEARNED = ('b a c', 'a <unk> [MASK] B', 'c\u00e9 a b')
@@ -17,14 +18,10 @@ class WholeWordsTest(absltest.TestCase):
         _, starts, ends = small('words').tokenize_with_offsets(texts)
         size = np.array([len(c.encode()) for c in every])
         parted = np.array([c.isspace() for c in every])
-        np.testing.assert_array_equal(starts.row_lengths(), 1 + parted)
-        np.testing.assert_array_equal(starts[:, -1:].values > 0, parted)
-        np.testing.assert_array_equal(
-            starts.values[starts.values > 0], 3 + size[parted]
-        )
-        np.testing.assert_array_equal(
-            ends[:, :1].values, np.where(parted, 3, 6 + size)
-        )
+        same(starts.row_lengths(), 1 + parted)
+        same(starts[:, -1:].values > 0, parted)
+        same(starts.values[starts.values > 0], 3 + size[parted])
+        same(ends[:, :1].values, np.where(parted, 3, 6 + size))
 
     def test_by_count_then_by_characters(self):
         actual = wholewords.learn(LEARNED)

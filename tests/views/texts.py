@@ -4,6 +4,7 @@ import numpy as np
 
 from infoword_tf import views
 from infoword_tf.views.masked import Masking, Pairs, Windows
+from tests.near import same
 
 SPECIALS = views.Specials(cls_id=2, sep_id=3, mask_id=4, size=100)
 
@@ -79,11 +80,6 @@ def two_pairs():
 def two_pairs_draw():
     """Masks x11 and x16, and x21."""
     return pair_draw([[1, 7], [2]])
-
-
-def same(actual, expected, message=''):
-    """Asserts that numbers are equal."""
-    np.testing.assert_array_equal(actual, expected, message)
 
 
 def assert_view(view, row=None, **fields):

@@ -24,6 +24,7 @@ from infoword_tf.weights import (
 from infoword_tf.weights.huggingface import labels_of, read, write
 from tests import places
 from tests.eager import eagerly
+from tests.near import same
 from tests.oracles import huggingface
 from tests.refused import refused
 from tests.weights import folders
@@ -289,7 +290,7 @@ class ParityTest(parameterized.TestCase):
                 real[1] = False  # theirs reads the last place, padding or not
             near = NEAR if logits.shape[-1] < huggingface.V else 3 * NEAR
             np.testing.assert_allclose(
-                np.asarray(scores)[real], logits[real], atol=near, err_msg=part
+                np.asarray(scores)[real], logits[real], atol=near, message=part
             )
 
     def scores(self, loaded, states, inputs, part):
@@ -342,7 +343,7 @@ class ParityTest(parameterized.TestCase):
             # Norms of Gemma's hold one less than what they multiply by.
             np.testing.assert_allclose(
                 array, original, rtol=0, atol=3e-7 * ('gemma' in case),
-                err_msg=name,
+                message=name,
             )  # fmt: skip
         left = {
             n for n in expected
@@ -392,9 +393,7 @@ class ParityTest(parameterized.TestCase):
         name = 'roberta.embeddings.position_embeddings.weight'
         table = folders.state('roberta')[name][read + 1 :]
         ours = files.read_tensors(root / 'workdir' / 'weights.safetensors')
-        np.testing.assert_array_equal(
-            ours['encoder/position_embeddings'], table
-        )
+        same(ours['encoder/position_embeddings'], table)
         convert.write(root / 'workdir', root / 'output', 'huggingface')
         config = files.read_json(root / 'output' / 'config.json')
         self.assertEqual(
@@ -402,7 +401,7 @@ class ParityTest(parameterized.TestCase):
             (pad, 22 - read + pad),
         )
         theirs = files.read_tensors(root / 'output' / 'model.safetensors')
-        np.testing.assert_array_equal(theirs[name][pad + 1 :], table)
+        same(theirs[name][pad + 1 :], table)
 
     def test_padding_that_texts_hold_is_said(self):
         source = folders.write(
@@ -511,7 +510,7 @@ class ParityTest(parameterized.TestCase):
         )
         self.assertEqual(set(one), set(other))
         for path, array in one.items():
-            np.testing.assert_array_equal(array, other[path], path)
+            same(array, other[path], path)
 
     def test_heads_that_are_refused(self):
         for changes, *complaint in (
@@ -572,9 +571,8 @@ class ParityTest(parameterized.TestCase):
         self.assertNotIn('type_vocab_size', config)
         theirs = files.read_tensors(out / 'model.safetensors')
         name = 'mpnet.embeddings.position_embeddings.weight'
-        np.testing.assert_array_equal(
-            theirs[name][2:],
-            tensors['encoder/position_embeddings'] + table[0],
+        same(
+            theirs[name][2:], tensors['encoder/position_embeddings'] + table[0]
         )
 
     def test_the_side_of_the_padding_stays(self):
@@ -688,9 +686,7 @@ class ParityTest(parameterized.TestCase):
         actual = files.read_tensors(workdir / 'weights.safetensors')
         table = actual['encoder/word_embeddings']
         self.assertEqual(table.dtype, np.float32)
-        np.testing.assert_array_equal(
-            table, rounded['embed_tokens.weight'].astype(np.float32)
-        )
+        same(table, rounded['embed_tokens.weight'].astype(np.float32))
 
     @parameterized.parameters('llama', 'eurobert', 'qwen3', 'gte')
     def test_a_table_goes_out_as_that_of_the_head(self, case):
@@ -759,7 +755,7 @@ class ParityTest(parameterized.TestCase):
         heads = [name for name in one if name.startswith('classifier')]
         self.assertNotEmpty(heads)
         for name in heads:
-            np.testing.assert_array_equal(one[name], other[name])
+            same(one[name], other[name])
 
     def test_classes_are_in_the_order_of_their_numbers(self):
         """Neither of their names, nor of the digits of those numbers."""

@@ -14,6 +14,7 @@ from infoword_tf.config import WEIGHTS
 from infoword_tf.encoders import Inputs
 from tests import places
 from tests.eager import eagerly
+from tests.near import near, same
 from tests.oracles import frozen, keras_hub
 from tests.refused import refused
 
@@ -88,7 +89,7 @@ class KerasHubTest(parameterized.TestCase):
             expected = self.known[f'{name}/ids/{i}']
             tokens = loaded.tokenizer.tokenize(tf.constant([text]))
             ids = loaded.template.one(tokens, 48).to_tensor()
-            np.testing.assert_array_equal(ids[0], expected)
+            same(ids[0], expected)
             states = loaded.encoder(Inputs(ids)).states
             actual = states
             if 'mlm' in loaded.config.rows:
@@ -98,9 +99,7 @@ class KerasHubTest(parameterized.TestCase):
                 actual = loaded.classes.class_scores(
                     ids, tf.constant([ids.shape[1]]), None
                 )
-            np.testing.assert_allclose(
-                actual[0], self.known[f'{name}/answer/{i}'], atol=NEAR
-            )
+            near(actual[0], self.known[f'{name}/answer/{i}'], atol=NEAR)
 
     def test_a_preset_is_loaded_as_it_is(self):
         folder = self.copied('roberta/TextClassifier')
@@ -203,9 +202,7 @@ class KerasHubTest(parameterized.TestCase):
                 self.assertLess(np.abs(actual[name]).max(), 0.2)
                 self.assertEqual(actual[name].any(), name.endswith('0'))
             else:
-                np.testing.assert_array_equal(
-                    actual[name], expected[name], name
-                )
+                same(actual[name], expected[name], name)
         if case == 'electra_wide':  # the same layers as BERT's
             return
         for file in ('config.json', 'tokenizer.json'):
@@ -233,7 +230,7 @@ class KerasHubTest(parameterized.TestCase):
         convert.write(workdir, output, 'keras_hub')
         expected = arrays_of(self.source('bert/TextClassifier'))
         for name, array in arrays_of(output).items():
-            np.testing.assert_array_equal(array, expected[name], name)
+            same(array, expected[name], name)
 
     def changed(self, case, arguments, tensors=None):
         """A copy of a workdir with other arguments, and other weights."""
@@ -259,7 +256,7 @@ class KerasHubTest(parameterized.TestCase):
         self.assertEqual(described['class_name'], 'DistilBertBackbone')
         self.assertNotIn('num_segments', described['config'])
         place = 'token_and_position_embedding/position_embedding'
-        np.testing.assert_array_equal(
+        same(
             arrays_of(output)[f'layers/{place}/vars/0'],
             known['layers/position_embedding/vars/0'] + segment,
         )

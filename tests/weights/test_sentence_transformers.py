@@ -13,6 +13,7 @@ from infoword_tf.config import ROLES, Config, EncoderConfig, TaskConfig
 from infoword_tf.evaluation import models
 from infoword_tf.weights import sentence_transformers
 from tests.eager import eagerly
+from tests.near import near, same
 from tests.oracles import huggingface
 from tests.refused import refused
 from tests.weights import folders
@@ -168,16 +169,12 @@ class ModulesTest(parameterized.TestCase):
         self.assertEqual(loaded.config.similarity, 'dot')
         bare = loaded.encode(['ask: a cab'], progress=False, prompt='')
         for prompt in (None, 'query'):
-            np.testing.assert_array_equal(
-                loaded.encode(['a cab'], progress=False, prompt=prompt), bare
-            )
-        np.testing.assert_array_equal(
-            loaded.encode([b'a cab'], progress=False), bare
-        )
+            same(loaded.encode(['a cab'], progress=False, prompt=prompt), bare)
+        same(loaded.encode([b'a cab'], progress=False), bare)
         plain = loaded.encode(['a cab'], progress=False, prompt='document')
         self.assertGreater(abs(plain - bare).max(), 0.1)
         passage = models.encoder_of(loaded)(['a cab'], 'passage')
-        np.testing.assert_array_equal(passage, plain)
+        same(passage, plain)
         with self.assertRaisesRegex(ValueError, 'has query, document'):
             loaded.encode(['a cab'], progress=False, prompt='passage')
 
@@ -212,7 +209,7 @@ class ModulesTest(parameterized.TestCase):
 
     def test_prompts_can_be_given(self):
         loaded = self.converted(prompts={'passage': 'it says '})
-        np.testing.assert_array_equal(
+        same(
             loaded.encode(['a'], progress=False, prompt='passage'),
             loaded.encode(['it says a'], progress=False),
         )
@@ -276,7 +273,7 @@ class ModulesTest(parameterized.TestCase):
                 tf.constant(inputs['input_ids'], tf.int32),
                 tf.constant(lengths, tf.int32), tf.constant([4, 4]),
             )  # fmt: skip
-            np.testing.assert_allclose(scores, outcome, atol=1e-5)
+            near(scores, outcome, atol=1e-5)
 
     def test_one_class_is_scored_by_the_logistic_function(self):
         self.source = folders.write(self.root / 'one', 'bert_one_class')
@@ -312,9 +309,7 @@ class ModulesTest(parameterized.TestCase):
         self.assertEqual(settings.get('truncate_dim'), None if normalize else 5)
         convert.convert(output, self.root / 'again')
         for model in loaded, infoword_tf.load(self.root / 'again'):
-            np.testing.assert_allclose(
-                model.encode(TEXTS, progress=False), outcome, atol=1e-6
-            )
+            near(model.encode(TEXTS, progress=False), outcome, atol=1e-6)
 
     def test_lower_case_before_a_tokenizer_that_keeps_case(self):
         self.sentence()
@@ -342,7 +337,7 @@ class ModulesTest(parameterized.TestCase):
         self.assertEqual(again.config.similarity, 'dot')
         self.assertEqual(again.config.prompt, 'query')
         for prompt in ('', 'query'):
-            np.testing.assert_array_equal(
+            same(
                 again.encode(TEXTS, progress=False, prompt=prompt),
                 loaded.encode(TEXTS, progress=False, prompt=prompt),
             )
