@@ -21,6 +21,7 @@ from infoword_tf.objectives.infonce import SUMS, Outcome
 from infoword_tf.views import View
 from tests import zoo
 from tests.eager import eagerly
+from tests.near import near
 
 F = len(SUMS)
 
@@ -112,6 +113,18 @@ def states_of(encoded: Any, row: str, view: str) -> Any:
 def sums(outcome: Outcome) -> np.ndarray:
     """[F] float64, without `more`."""
     return np.array([float(x) for x in outcome[:F]])
+
+
+def losses_of(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Cross-entropy of scores [..., C] where targets [...] are right."""
+    right = np.take_along_axis(scores, targets[..., None], axis=-1)
+    return special.logsumexp(scores, axis=-1) - right[..., 0]
+
+
+def check(outcome: Outcome, delta: float, **expected: Any) -> None:
+    """Asserts that fields of an outcome are so near to what is expected."""
+    for name, value in expected.items():
+        near(getattr(outcome, name), value, 0, delta, name)
 
 
 def mean(outcome: Outcome) -> Outcome:

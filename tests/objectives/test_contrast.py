@@ -8,8 +8,16 @@ from scipy import special
 from infoword_tf.model import Model
 from infoword_tf.views import View, cloze
 from tests import eager, zoo
-from tests.near import near
-from tests.objectives.eq1 import EagerCase, F, batch_of, mean, of_pair, sums
+from tests.near import assert_near, near
+from tests.objectives.eq1 import (
+    EagerCase,
+    F,
+    batch_of,
+    mean,
+    of_pair,
+    sums,
+    unit,
+)
 
 B, T, D = 4, 5, 16
 LENGTHS = {
@@ -33,10 +41,8 @@ def make_view(
 def pooled(states, lengths, w):
     rows = []
     for x, n in zip(states.astype(np.float64), lengths, strict=True):
-        p = special.softmax(x[:n] @ w)
-        v = p @ x[:n]
-        rows.append(v / np.linalg.norm(v))
-    return np.array(rows)
+        rows.append(special.softmax(x[:n] @ w) @ x[:n])
+    return unit(np.array(rows))
 
 
 class ContrastTest(EagerCase):
@@ -53,11 +59,10 @@ class ContrastTest(EagerCase):
         self.shows_b = [0, 1, 0, 0]
         self.views = {
             side: make_view(
-                LENGTHS[side], self.numbers[side], self.weights[side],
-                self.shows_b,
+                lengths, self.numbers[side], self.weights[side], self.shows_b
             )
-            for side in LENGTHS
-        }  # fmt: skip
+            for side, lengths in LENGTHS.items()
+        }
         self.states = {
             side: random.standard_normal((B, T, D)).astype(np.float32)
             for side in self.views
@@ -84,11 +89,9 @@ class ContrastTest(EagerCase):
                 others = [j for j in real if j != i]
                 numbers = np.array(self.numbers[b])
                 pair = of_pair(
-                    scores[i, i],
-                    scores[i, others],
-                    numbers[others] == numbers[i],
-                    drop_copies=True,
-                )
+                    scores[i, i], scores[i, others],
+                    numbers[others] == numbers[i], drop_copies=True,
+                )  # fmt: skip
                 pair[2:] *= 1 - self.shows_b[i]  # a shows b: in the loss alone
                 total += pair / 2
         actual = self.outcome()
@@ -102,9 +105,7 @@ class ContrastTest(EagerCase):
 
     def test_states_of_length_0(self):
         """They know nothing, and have a gradient."""
-        states = {
-            side: tf.zeros((B, T, D), tf.float32) for side in self.views
-        }
+        states = {side: tf.zeros((B, T, D)) for side in self.views}
         with tf.GradientTape() as tape:
             tape.watch(list(states.values()))
             actual = self.outcome(states)
@@ -166,8 +167,7 @@ class CriticsTest(EagerCase):
         for side, lengths in LENGTHS.items():
             texts[side] = []
             for number, n in enumerate(lengths):
-                x = self.states[side][number, :n] @ kernel
-                x = x / np.linalg.norm(x, axis=1, keepdims=True)
+                x = unit(self.states[side][number, :n] @ kernel)
                 if side == 'passage' and not number:
                     x = np.delete(x, 1, axis=0)
                 texts[side].append(x)
@@ -232,19 +232,13 @@ class SharedRowsTest(EagerCase):
         )
         self.draw = cloze.cloze(self.documents, random)
 
-    def views(self, rows, documents=None):
-        documents = documents or self.documents
-        arguments = (self.draw, {'ict': 'text'}, zoo.SPECIALS)
-        documents = documents._replace(sequences=rows)
-        all_views = {
-            'passage': cloze.passage(documents, *arguments),
-            'sentence': cloze.sentence(documents, *arguments),
-        }
+    def views(self, rows):
+        documents = self.documents._replace(sequences=rows)
+        arguments = documents, self.draw, {'ict': 'text'}, zoo.SPECIALS
+        passages = cloze.passage(*arguments)
         if rows:
-            self.assertEqual(
-                all_views['passage'].counts['cut_passages'].sum(), 0
-            )
-        return all_views
+            self.assertEqual(passages.counts['cut_passages'].sum(), 0)
+        return {'passage': passages, 'sentence': cloze.sentence(*arguments)}
 
     @parameterized.parameters(
         ('ict', 5), ('ict', 8), ('ict_lookup', 6), ('ict_words', 5),
@@ -252,25 +246,14 @@ class SharedRowsTest(EagerCase):
     )  # fmt: skip
     def test_losses_and_gradients(self, name, rows):
         model = zoo.make_model(name, rate=0.0)
-        variables = {path: v.value for path, v in model.variables.items()}
-
-        def measured(views):
-            with tf.GradientTape() as tape:
-                outcomes, _ = model.outcomes(views, zoo.statistics())
-                loss = model.loss(outcomes)
-            gradients = tape.gradient(
-                loss,
-                list(variables.values()),
-                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        (alone, *_, gradients), (shared, *_, others) = (
+            zoo.differentiated(
+                model, self.views(x), zoo.statistics(), weights=model.variables
             )
-            gradients = [tf.convert_to_tensor(g) for g in gradients]
-            return sums(outcomes['ict']), gradients
-
-        alone, gradients = measured(self.views(None))
-        shared, others = measured(self.views(rows))
-        near(shared, alone, rtol=1e-5, atol=1e-5)
-        for path, one, other in zip(variables, gradients, others, strict=True):
-            near(other, one, rtol=0, atol=1e-5, message=path)
+            for x in (None, rows)
+        )
+        near(sums(shared['ict']), sums(alone['ict']), rtol=1e-5, atol=1e-5)
+        assert_near(others, gradients, atol=1e-5)
 
 
 class WordsTest(EagerCase):
@@ -302,16 +285,10 @@ class WordsTest(EagerCase):
         table = self.objective.form.word_embeddings.numpy().astype(np.float64)
         rows = []
         for ids, n in zip(view.ids, lengths, strict=True):
-            weights = [
-                0
-                if i in (zoo.CLS, zoo.SEP)
-                else np.exp(table[i] @ self.w) * 1e-3 / (1e-3 + p[i])
-                for i in ids[:n]
-            ]
-            if not sum(weights):
-                weights = np.ones(n)
-            mean = np.array(weights) @ table[ids[:n]]
-            rows.append(mean / np.linalg.norm(mean))
+            ids = ids[:n]
+            weights = np.exp(table[ids] @ self.w) * 1e-3 / (1e-3 + p[ids])
+            weights[np.isin(ids, (zoo.CLS, zoo.SEP))] = 0
+            rows.append(unit(weights @ table[ids]))
         states = pooled(states, lengths, self.kernel)
         return np.hstack([states, rows]) / np.sqrt(2)
 
@@ -328,8 +305,8 @@ class WordsTest(EagerCase):
             near(vector, actual[0], atol=1e-6)
         table = self.objective.form.word_embeddings.numpy().astype(np.float64)
         w = np.exp(table[[zoo.CLS, zoo.SEP]] @ self.w)
-        mean = w @ table[[zoo.CLS, zoo.SEP]]
-        near(actual[0][0, D:], mean / np.linalg.norm(mean), atol=1e-3)
+        mean = unit(w @ table[[zoo.CLS, zoo.SEP]])
+        near(actual[0][0, D:], mean, atol=1e-3)
 
     def test_the_states_alone_must_answer_too(self):
         """The loss is of both; the bound is of the whole vectors."""

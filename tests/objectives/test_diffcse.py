@@ -12,7 +12,7 @@ from infoword_tf.objectives.masked_copies import masked_copy
 from infoword_tf.training.microbatch import MicrobatchStep
 from tests import eager, zoo
 from tests.layers.operations import fed_forward, normed
-from tests.objectives.eq1 import EagerCase
+from tests.objectives.eq1 import EagerCase, check, losses_of, mean
 
 KEY = eager.new_key(4)
 
@@ -90,13 +90,9 @@ class DiffCseTest(EagerCase):
         objectives='simcse:1,diffcse:0.5', **settings,
     ):  # fmt: skip
         """A model with a batch of its row; what was encoded on the way."""
-        case = zoo.Case(
-            objectives,
-            settings={
-                **{f'diffcse.{k}': x for k, x in settings.items()},
-                **{f'simcse.{k}': x for k, x in (simcse or {}).items()},
-            },
-        )
+        settings = {f'diffcse.{k}': x for k, x in settings.items()}
+        settings |= {f'simcse.{k}': x for k, x in (simcse or {}).items()}
+        case = zoo.Case(objectives, settings=settings)
         self.model = zoo.model_of(case, rate=rate)
         self.model.assign_copies()
         self.views = zoo.views_of(case.resolved)
@@ -164,10 +160,7 @@ class DiffCseTest(EagerCase):
         scores = states @ np.array(self.objective.kernel)
         scores += np.array(self.objective.bias)
         replaced = (np.array(inputs.ids) != view.ids).astype(int)
-        losses = special.logsumexp(scores, axis=-1) - np.take_along_axis(
-            scores, replaced[..., None], axis=-1
-        ).squeeze(-1)
-        return losses, replaced
+        return losses_of(scores, replaced), replaced
 
     @parameterized.parameters('training', 'none')
     def test_the_loss_is_that_of_real_words(self, head):
@@ -180,19 +173,12 @@ class DiffCseTest(EagerCase):
         view = self.views['sentences']
         asked = self.real() & (view.ids != zoo.CLS)
         self.assertEqual(outcome.weight, asked.sum())
-        loss = losses[asked].mean()
-        self.assertAlmostEqual(outcome.loss / asked.sum(), loss, delta=1e-5)
-        p = replaced[asked].mean()
+        self.assertEqual(outcome.measured, asked.sum())
+        loss, p = losses[asked].mean(), replaced[asked].mean()
         entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p))
-        self.assertAlmostEqual(
-            outcome.mi / asked.sum(), entropy - loss, delta=1e-5
-        )
-        self.assertAlmostEqual(
-            outcome.ceiling / asked.sum(), entropy, delta=1e-5
-        )
-        self.assertAlmostEqual(
-            outcome.chance / asked.sum(), max(p, 1 - p), delta=1e-6
-        )
+        means = mean(outcome)
+        check(means, 1e-5, loss=loss, mi=entropy - loss, ceiling=entropy)
+        check(means, 1e-6, chance=max(p, 1 - p))
 
     def test_as_published_padding_is_counted(self):
         """The sum named so: all of the places of texts as long as the longest.
@@ -268,9 +254,8 @@ class DiffCseTest(EagerCase):
         self.make()
         encoder = self.model.encoder.weights
         for name in ('generator', 'discriminator'):
-            for mine, its in zip(
-                self.model.encoders[name].weights, encoder, strict=True
-            ):
+            weights = self.model.encoders[name].weights
+            for mine, its in zip(weights, encoder, strict=True):
                 np.testing.assert_array_equal(mine, its)
         self.assertNoCommonElements(
             {p.split('/')[0] for p in self.model.exported},

@@ -105,19 +105,16 @@ def literal(batch, critic='dot', temperature=0.5, sequences=None, limit=None):
             if sequences[j] != sequences[i]
         ][:limit]
         total += of_pair(
-            positive,
-            [x for x, _ in others],
-            [t == targets[i, s] for _, t in others],
-            drop_copies=True,
-        )
+            positive, [x for x, _ in others],
+            [t == targets[i, s] for _, t in others], drop_copies=True,
+        )  # fmt: skip
         # The bound once more, over candidates of the same length.
         length = lengths_of(targets[i, s])
         others = [(x, t) for x, t in others if lengths_of(t) == length]
         alike += of_pair(
-            positive,
-            [x for x, _ in others],
+            positive, [x for x, _ in others],
             [t == targets[i, s] for _, t in others],
-        )
+        )  # fmt: skip
     outcome = infonce.Outcome(*total)
     bounds = infonce.Outcome(*alike)
     more = {'same_length_mi': bounds.mi, 'same_length_ceiling': bounds.ceiling}
@@ -142,11 +139,9 @@ class LiteralTest(EagerCase):
         self.assertGreater(
             float(actual.log_candidates - actual.mi), float(actual.loss) + 0.1
         )
-        others = [c for c in CRITICS if c != critic]
-        for other in others:
-            self.assertNotAlmostEqual(
-                float(actual.loss), literal(batch, other).loss, delta=0.1
-            )
+        for other in {*CRITICS} - {critic}:
+            loss = literal(batch, other).loss
+            self.assertNotAlmostEqual(float(actual.loss), loss, delta=0.1)
 
     @parameterized.product(critic=CRITICS, limit=(None, 1, 7, M))
     def test_temperature_and_the_first_of_other_sequences(self, critic, limit):
@@ -185,10 +180,6 @@ class LiteralTest(EagerCase):
 
 
 class EdgeTest(EagerCase):
-    def assert_finite(self, gradients):
-        for gradient in gradients:
-            self.assertTrue(np.isfinite(gradient).all())
-
     def assert_nothing(self, actual, gradients, pairs):
         """No rivals: every pair is sure, and nothing is known."""
         near(
@@ -224,7 +215,7 @@ class EdgeTest(EagerCase):
                 float(actual.loss), float(actual.ceiling), places=4
             )
             self.assertEqual(float(actual.accuracy), 0.0)
-            self.assert_finite(gradients)
+            self.assertTrue(all(np.isfinite(x).all() for x in gradients))
 
     @parameterized.product(critic=('dot', 'scaled'), limit=(None, 4))
     def test_large_scores(self, critic, limit):
@@ -236,7 +227,7 @@ class EdgeTest(EagerCase):
         )
         expected = literal((a, b, targets, weights), critic, limit=limit)
         assert_same(actual, expected, rtol=1e-5, atol=0.1)
-        self.assert_finite(gradients)
+        self.assertTrue(all(np.isfinite(x).all() for x in gradients))
 
     def test_the_critic_of_the_paper(self):
         self.assertEqual(TABLE['dim'].settings['critic'].default, 'dot')

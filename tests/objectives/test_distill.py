@@ -7,7 +7,6 @@ import types
 from unittest import mock
 
 import numpy as np
-import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special
 
@@ -117,15 +116,11 @@ class SoftTest(EagerCase):
         """Student (1, 0), teacher (2, 0), T = 2, class 0."""
         paper, label = soft([[1, 0]], [[2, 0]], temperature=2.0)
         code, _ = soft([[1, 0]], [[2, 0]], temperature=2.0, reduction='code')
-        self.assertAlmostEqual(label.loss, 0.3132617, places=6)
-        self.assertAlmostEqual(paper.loss, 0.1053783, places=6)
-        self.assertAlmostEqual(code.loss, 0.0526892, places=6)
-        self.assertAlmostEqual(
-            0.5 * label.loss + 0.5 * paper.loss, 0.2093200, places=6
-        )
-        self.assertAlmostEqual(
-            0.5 * label.loss + 0.5 * code.loss, 0.1829754, places=6
-        )
+        # Halves of the first and of another add up to .2093200 and .1829754.
+        for outcome, loss in (
+            (label, 0.3132617), (paper, 0.1053783), (code, 0.0526892)
+        ):  # fmt: skip
+            self.assertAlmostEqual(outcome.loss, loss, places=6)
 
     @parameterized.parameters(1.0, 5.0, 20.0)
     def test_equals_numpy(self, temperature):
@@ -151,9 +146,8 @@ class SoftTest(EagerCase):
             [[0, 0]], [[2, 0]], True, temperature=2.0, reduction=reduction
         )
         factor = 2 if reduction == 'code' else 1  # no and yes
-        self.assertAlmostEqual(
-            actual.loss, 4 * 0.1109439 / 2 / factor, places=6
-        )
+        expected = 4 * 0.1109439 / 2 / factor
+        self.assertAlmostEqual(actual.loss, expected, places=6)
         self.assertAlmostEqual(label.loss, np.log(2), places=6)
         random = np.random.default_rng(0)
         scores, taught = 3 * random.standard_normal((2, 7, 4))
@@ -162,9 +156,8 @@ class SoftTest(EagerCase):
         )
         p, q = special.expit(taught / 5), special.expit(scores / 5)
         loss = special.rel_entr(p, q) + special.rel_entr(1 - p, 1 - q)
-        self.assertAlmostEqual(
-            actual.loss, 25 * loss.mean() / factor, delta=1e-5
-        )
+        expected = 25 * loss.mean() / factor
+        self.assertAlmostEqual(actual.loss, expected, delta=1e-5)
         agrees = (scores > 0) == (taught > 0)
         self.assertAlmostEqual(actual.accuracy, agrees.mean(), places=6)
         self.assertAlmostEqual(actual.chance, (taught > 0).mean(), places=6)
@@ -179,11 +172,9 @@ class SoftTest(EagerCase):
         objective.set_scorer(head)
         states = np.array([[[1.0], [2.0]]], np.float32)
         batch = batch_of('soft_score', np.array([[3.0, 2.5]], np.float32))
-        batch = batch._replace(
-            scorer_batch=batch_of(
-                'score', np.zeros((1, 2), np.float32), states=states
-            )
-        )
+        zeros = np.zeros((1, 2), np.float32)
+        head_batch = batch_of('score', zeros, states=states)
+        batch = batch._replace(scorer_batch=head_batch)
         actual = eq1.mean(objective.score(batch, None))
         self.assertAlmostEqual(actual.loss, (4 + 0.25) / 2, places=6)
         self.assertFalse(objective.bounded or objective.ranked)
@@ -212,10 +203,7 @@ class SoftSpansTest(EagerCase):
             both_ends=lambda batch: (slots, (scores[..., 0], scores[..., 1]))
         )
         objective = SoftSpans(
-            'soft_span',
-            encoder_of(4),
-            zoo.SPECIALS,
-            temperature=temperature,
+            'soft_span', encoder_of(4), zoo.SPECIALS, temperature=temperature
         )
         objective.set_scorer(head)
         self.assertFalse(objective.bounded or objective.ranked)
@@ -259,11 +247,8 @@ class PatienceTest(EagerCase):
         one, other = np.zeros((2, 1, 1, 768))
         one[0, 0, 0], other[0, 0, 5] = 3, 0.1  # of any length
         self.assertAlmostEqual(patience(one, other[:, None]), 2, places=5)
-        self.assertAlmostEqual(
-            patience(one, other[:, None], reduction='code'),
-            2 / 768,
-            places=8,
-        )
+        code = patience(one, other[:, None], reduction='code')
+        self.assertAlmostEqual(code, 2 / 768, places=8)
 
     def drawn(self, n=5, layers=3, width=12):
         random = np.random.default_rng(2)
@@ -283,35 +268,23 @@ class PatienceTest(EagerCase):
     def test_another_width_is_projected(self):
         states, taught = self.drawn(width=8)
         wide = np.pad(taught, [(0, 0), (0, 0), (0, 4)])
-        self.assertAlmostEqual(
-            patience(states, wide[:, None], width=12),
-            patience(states, taught[:, None]),
-            places=5,
-        )
+        actual = patience(states, wide[:, None], width=12)
+        expected = patience(states, taught[:, None])
+        self.assertAlmostEqual(actual, expected, places=5)
 
     def test_one_layer_is_too_few(self):
         with refused('patience_one_layer', 'patience', 1):
-            Patience(
-                'patience', encoder_of(4, depth=1), zoo.SPECIALS
-            ).build()
+            encoder = encoder_of(4, depth=1)
+            Patience('patience', encoder, zoo.SPECIALS).build()
 
 
 def outcomes_of(model, views, key=None, **weights):
     """Outcomes, and by path the gradient of a sum of their means."""
-    variables = {path: v.value for path, v in model.variables.items()}
     model.weights = {row: weights.get(row, 0.0) for row in model.objectives}
-    with tf.GradientTape() as tape:
-        outcomes, _ = model.outcomes(views, zoo.statistics(), key)
-        loss = model.loss(outcomes)
-    gradients = tape.gradient(
-        loss,
-        list(variables.values()),
-        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    outcomes, _, _, gradients = zoo.differentiated(
+        model, views, zoo.statistics(), key, weights=model.variables
     )
-    return outcomes, {
-        path: np.abs(tf.convert_to_tensor(g)).max()
-        for path, g in zip(variables, gradients, strict=True)
-    }
+    return outcomes, {k: np.abs(x).max() for k, x in gradients.items()}
 
 
 class GradientTest(EagerCase):
@@ -319,11 +292,9 @@ class GradientTest(EagerCase):
 
     def setUp(self):
         super().setUp()
-        case = zoo.Case(
-            'label:0.3,soft:0.7,patience:1',
-            settings={'label.pooler': 'tanh'},
-            layers=3,
-        )
+        settings = {'label.pooler': 'tanh'}
+        rows = 'label:0.3,soft:0.7,patience:1'
+        case = zoo.Case(rows, settings=settings, layers=3)
         self.enterContext(mock.patch.dict(zoo.CASES, student=case))
         self.model = zoo.make_model('student', rate=0.0)
         self.views = zoo.make_views('student')
@@ -372,14 +343,13 @@ class GradientTest(EagerCase):
 
 class HeadTest(absltest.TestCase):
     def test_it_is_built_without_weight(self):
-        self.assertEqual(built(parse('soft')), {'soft': 1, 'label': 0})
-        self.assertEqual(
-            built(parse('soft_score:1,score:0')), {'soft_score': 1, 'score': 0}
-        )
-        self.assertEqual(built(parse('label:0,mlm:1')), {'mlm': 1})
-        self.assertEqual(
-            built(parse('soft:0.7,label:0.3')), {'soft': 0.7, 'label': 0.3}
-        )
+        for rows, expected in (
+            ('soft', {'soft': 1, 'label': 0}),
+            ('soft_score:1,score:0', {'soft_score': 1, 'score': 0}),
+            ('label:0,mlm:1', {'mlm': 1}),
+            ('soft:0.7,label:0.3', {'soft': 0.7, 'label': 0.3}),
+        ):
+            self.assertEqual(built(parse(rows)), expected)
         model = Model(zoo.config('soft'), zoo.SPECIALS)
         self.assertEqual(list(model.objectives), ['label', 'soft'])
         self.assertEqual(model.weights, {'label': 0, 'soft': 1})
@@ -409,9 +379,8 @@ class UnknownTest(absltest.TestCase):
         rows = dict.fromkeys(('label', 'soft'), 'example')
         view = examples(text, None, rows, zoo.SPECIALS)
         model = zoo.make_model('soft')
-        actual, gradients = outcomes_of(
-            model, {'examples': view}, label=0.5, soft=0.5
-        )
+        views = {'examples': view}
+        actual, gradients = outcomes_of(model, views, label=0.5, soft=0.5)
         self.assertEqual(float(actual['label'].weight), 0)
         self.assertEqual(float(actual['soft'].weight), 8)
         self.assertGreater(gradients['objectives/label/kernel'], 1e-4)

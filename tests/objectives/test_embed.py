@@ -11,7 +11,7 @@ from infoword_tf.objectives.embed import pooled
 from infoword_tf.views.examples import examples
 from tests import zoo
 from tests.near import near
-from tests.objectives.eq1 import EagerCase
+from tests.objectives.eq1 import EagerCase, check
 from tests.objectives.eq1 import unit as length_1
 
 
@@ -51,14 +51,11 @@ class EmbedTest(EagerCase):
             actual = actual.reshape(*view.weights['embed'].shape, 5)
             for row, slot in np.ndindex(*view.sequences.shape):
                 vectors = states[row][view.block_ids[row] == slot]
-                expected = (
-                    vectors[encoder_kind].mean(axis=0)
-                    if len(vectors)
-                    else np.zeros(5)
-                )
-                self.assertEqual(
-                    len(vectors) > 0, view.sequences[row, slot] >= 0
-                )
+                there = len(vectors) > 0
+                expected = np.zeros(5)
+                if there:
+                    expected = vectors[encoder_kind].mean(axis=0)
+                self.assertEqual(there, view.sequences[row, slot] >= 0)
                 near(actual[row, slot], expected, atol=1e-6)
 
     @parameterized.parameters(('embed', 0.05), ('embed_lookup', 0.1))
@@ -69,16 +66,11 @@ class EmbedTest(EagerCase):
         scores = vectors @ taught.T / temperature
         losses = special.logsumexp(scores, axis=1) - np.diag(scores)
         self.assertLen(losses, 8)
-        self.assertAlmostEqual(float(outcome.weight), 8)
-        self.assertAlmostEqual(float(outcome.loss), losses.sum(), delta=1e-3)
-        self.assertAlmostEqual(
-            float(outcome.mi), (np.log(8) - losses).sum(), delta=1e-3
-        )
-        self.assertAlmostEqual(
-            float(outcome.ceiling), 8 * np.log(8), delta=1e-4
-        )
+        mi = (np.log(8) - losses).sum()
+        check(outcome, 1e-3, loss=losses.sum(), mi=mi)
+        check(outcome, 1e-4, ceiling=8 * np.log(8))
         right = scores.argmax(axis=1) == np.arange(8)
-        self.assertEqual(float(outcome.accuracy), right.sum())
+        check(outcome, 0, weight=8, accuracy=right.sum())
 
     def test_copies_of_a_vector_are_no_negatives(self):
         """A translation has its vector too; the bound counts copies."""
@@ -92,22 +84,16 @@ class EmbedTest(EagerCase):
         copies[[2, 5], [5, 2]] = True
         left = np.where(copies, -np.inf, scores)
         losses = special.logsumexp(left, axis=1) - np.diag(scores)
-        self.assertAlmostEqual(float(outcome.loss), losses.sum(), delta=1e-3)
         bound = special.logsumexp(scores, axis=1) - np.diag(scores)
-        self.assertAlmostEqual(
-            float(outcome.mi), (np.log(8) - bound).sum(), delta=1e-3
-        )
-        self.assertAlmostEqual(
-            float(outcome.ceiling), 8 * np.log(8) - 2 * np.log(2), delta=1e-4
-        )
+        mi = (np.log(8) - bound).sum()
+        check(outcome, 1e-3, loss=losses.sum(), mi=mi)
+        check(outcome, 1e-4, ceiling=8 * np.log(8) - 2 * np.log(2))
         right = left.argmax(axis=1) == np.arange(8)
-        self.assertEqual(float(outcome.accuracy), right.sum())
+        check(outcome, 0, accuracy=right.sum())
 
     def test_candidates_of_held_out_text_are_limited(self):
         outcome, *_ = self.outcome_of('embed', embed=4)
-        self.assertAlmostEqual(
-            float(outcome.ceiling), 8 * np.log(5), delta=1e-4
-        )
+        check(outcome, 1e-4, ceiling=8 * np.log(5))
 
     @parameterized.parameters(
         'embed_distance', 'embed_distance_lookup', 'embed_distance_relative'

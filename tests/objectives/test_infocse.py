@@ -6,7 +6,6 @@ import types
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
-from scipy import special
 
 from infoword_tf import files
 from infoword_tf.layers import dropout
@@ -15,7 +14,7 @@ from infoword_tf.objectives import Batch
 from infoword_tf.workdir import Workdir
 from tests import eager, zoo
 from tests.layers.operations import gelu_tanh, normed
-from tests.objectives.eq1 import EagerCase
+from tests.objectives.eq1 import EagerCase, losses_of
 from tests.refused import refused
 
 KEY = eager.new_key(4)
@@ -116,17 +115,12 @@ class InfoCseTest(EagerCase):
         view = self.views['sentences']
         shown = np.array(next(iter(self.encoded.values()))[0].ids)
         masked = shown == zoo.MASK
-        losses = special.logsumexp(scores, axis=-1) - np.take_along_axis(
-            scores, view.ids[..., None], axis=-1
-        ).squeeze(-1)
+        losses = losses_of(scores, view.ids)
         counts = zoo.statistics().measured
         log_p = np.log(counts / counts.sum())[view.ids[masked]]
         self.assertEqual(outcome.measured, masked.sum())
-        self.assertAlmostEqual(
-            outcome.mi / outcome.measured,
-            (-log_p - losses[masked]).mean(),
-            delta=1e-4,
-        )
+        mi = (-log_p - losses[masked]).mean()
+        self.assertAlmostEqual(outcome.mi / outcome.measured, mi, delta=1e-4)
 
     @parameterized.named_parameters(
         ('frozen', {'lower': 'frozen', 'output': 'layer'}, False),
@@ -135,34 +129,23 @@ class InfoCseTest(EagerCase):
     )
     def test_the_encoder_is_reached_through_h_alone(self, settings, also):
         """Where h has no gradient, none is left, but in the ablation."""
+        usual = Batch.states
 
-        def gradients(stop):
-            states = Batch.states if stop else None
-            with tf.GradientTape() as tape:
-                with (
-                    absltest.mock.patch.object(
-                        Batch,
-                        'states',
-                        lambda *a: tf.stop_gradient(states(*a)),
-                    )
-                    if stop
-                    else absltest.mock.MagicMock()
-                ):
-                    loss = self.make(**settings).loss
-            weights = {
-                p: x.value
-                for p, x in self.model.variables.items()
-                if p.startswith('encoder/')
-            }
+        def reached(states):
+            patch = absltest.mock.patch.object(Batch, 'states', states)
+            with tf.GradientTape() as tape, patch:
+                loss = self.make(**settings).loss
+            weights = {p: x.value for p, x in self.model.variables.items()}
             actual = tape.gradient(loss, weights)
             return {
-                path
-                for path, x in actual.items()
-                if x is not None and np.abs(tf.convert_to_tensor(x)).max() > 0
-            }
+                path for path, x in actual.items()
+                if path.startswith('encoder/') and x is not None
+                and np.abs(tf.convert_to_tensor(x)).max() > 0
+            }  # fmt: skip
 
-        self.assertIn('encoder/layer_1/inner_kernel', gradients(False))
-        self.assertEqual(bool(gradients(True)), also)
+        self.assertIn('encoder/layer_1/inner_kernel', reached(usual))
+        stopped = reached(lambda *a: tf.stop_gradient(usual(*a)))
+        self.assertEqual(bool(stopped), also)
 
     def test_stage_one_shares_the_pass_of_mlm(self):
         """Both read one masked text; W is the encoder's own table."""
@@ -207,13 +190,11 @@ class InfoCseTest(EagerCase):
         self.assertEqual(np.abs(second[zoo.MASK]).max(), 0)
         old = {'encoder/word_embeddings': np.flip(table, axis=0)}
         for more in ({}, {path: -np.array(table)}):
-            arrays = files.Unread(
-                {k: functools.partial(np.array, x)
-                 for k, x in (old | more).items()}
-            )  # fmt: skip
-            theirs = types.SimpleNamespace(
-                weights=arrays, config=model.config
-            )
+            arrays = files.Unread({
+                k: functools.partial(np.array, x)
+                for k, x in (old | more).items()
+            })  # fmt: skip
+            theirs = types.SimpleNamespace(weights=arrays, config=model.config)
             Workdir.start(theirs, model)
             expected = more.get(path, old['encoder/word_embeddings'])
             np.testing.assert_array_equal(model.variables[path], expected)

@@ -9,19 +9,18 @@ from absl.testing import absltest, parameterized
 from scipy import special, stats
 
 from infoword_tf.objectives import infonce
-from tests.objectives.eq1 import mean, sums
+from tests.near import near, same
+from tests.objectives.eq1 import check, mean, sums
 
 N, M = 6, 9
 
 # p(a, b) of 4 contexts and 5 words, in hundredths.
-JOINT = np.array(
-    [
-        [12, 1, 2, 4, 1],
-        [1, 15, 3, 1, 5],
-        [6, 2, 8, 2, 2],
-        [10, 4, 1, 12, 8],
-    ]
-) / 100.0
+JOINT = np.array([
+    [12, 1, 2, 4, 1],
+    [1, 15, 3, 1, 5],
+    [6, 2, 8, 2, 2],
+    [10, 4, 1, 12, 8],
+]) / 100.0  # fmt: skip
 P_A, P_B = JOINT.sum(axis=1), JOINT.sum(axis=0)
 GIVEN = JOINT / P_A[:, None]  # p(b|a)
 KNOWN = float((JOINT * np.log(JOINT / np.outer(P_A, P_B))).sum())  # I(A; B)
@@ -59,11 +58,8 @@ class OutcomeTest(absltest.TestCase):
         loss = 2 * self.losses[0] + 0.5 * self.losses[1]
         size = 2 * self.sizes[0] + 0.5 * self.sizes[1]
         chance = 2 / 2 + 0.5 / 3
-        np.testing.assert_allclose(
-            sums(actual),
-            [loss, 2.5, size - loss, size, size, 0, 0.5, chance, 2.5],
-            rtol=1e-5,
-        )
+        expected = [loss, 2.5, size - loss, size, size, 0, 0.5, chance, 2.5]
+        near(sums(actual), expected, rtol=1e-5)
 
     def test_what_is_known_of_b(self):
         """Pair by pair: p / q, the frequencies' MI, whether it is commonest."""
@@ -74,7 +70,7 @@ class OutcomeTest(absltest.TestCase):
         loss = 2 * self.losses[0] + 0.5 * self.losses[1]
         size = 2 * self.sizes[0] + 0.5 * self.sizes[1]
         ceiling = size - 2 * 0.25 + 0.5 * 1.0
-        np.testing.assert_allclose(
+        near(
             sums(actual),
             [loss, 2.5, ceiling - loss, ceiling, size, 0, 0.5, 0.5, 2.5],
             rtol=1e-5,
@@ -90,20 +86,14 @@ class OutcomeTest(absltest.TestCase):
         loss = 2 * self.losses[0] + 0.5 * self.losses[1]
         ceiling, size = 0.5 * (self.sizes[1] - 0.1), 0.5 * self.sizes[1]
         mi = ceiling - 0.5 * self.losses[1]
-        np.testing.assert_allclose(
-            sums(actual),
-            [loss, 2.5, mi, ceiling, size, 0.1, 0.5, 0, 0.5],
-            rtol=1e-5,
-        )
+        expected = [loss, 2.5, mi, ceiling, size, 0.1, 0.5, 0, 0.5]
+        near(sums(actual), expected, rtol=1e-5)
 
     def test_scalar_size(self):
         candidates = self.candidates._replace(log_size=1.5)
         actual = infonce.infonce(candidates, tf.constant([2.0, 0.5]))
-        for value in (actual.ceiling, actual.log_candidates):
-            self.assertAlmostEqual(float(value), 2.5 * 1.5, places=5)
-        self.assertAlmostEqual(
-            float(actual.chance), 2.5 * math.exp(-1.5), places=5
-        )
+        check(actual, 5e-6, ceiling=2.5 * 1.5, log_candidates=2.5 * 1.5,
+              chance=2.5 * math.exp(-1.5))  # fmt: skip
 
 
 class CountedTest(absltest.TestCase):
@@ -115,13 +105,10 @@ class CountedTest(absltest.TestCase):
         identical = np.arange(M) == np.arange(N)[:, None]
 
         arrays = [tf.constant(x, tf.float32) for x in (positive, scores)]
+        columns = tf.constant(counts, tf.float32), tf.constant(identical)
         with tf.GradientTape() as tape:
             tape.watch(arrays)
-            actual = over_multiset(
-                *arrays,
-                tf.constant(counts, tf.float32),
-                tf.constant(identical),
-            )
+            actual = over_multiset(*arrays, *columns)
             total = tf.reduce_sum(actual.log_sum)
         d_positive, d_scores = tape.gradient(total, arrays)
         for i in range(N):
@@ -137,16 +124,13 @@ class CountedTest(absltest.TestCase):
             self.assertAlmostEqual(float(d_positive[i]), p[-1], places=6)
             columns = np.repeat(np.arange(M), counts[i])
             summed = np.bincount(columns, p[:-1], minlength=M)
-            np.testing.assert_allclose(d_scores[i], summed, atol=1e-6)
+            near(d_scores[i], summed, atol=1e-6)
             copies = math.log(1 + counts[i][identical[i]].sum())
-            self.assertAlmostEqual(
-                float(actual.log_copies[i]), copies, places=6
-            )
+            near(actual.log_copies[i], copies, 0, 5e-7)
             # A rival is a column, however many copies of it there are.
             rivals = (scores[i] >= positive[i]) & (counts[i] > 0)
-            self.assertEqual(
-                int(actual.rank[i]), int((rivals & ~identical[i]).sum())
-            )
+            rank = (rivals & ~identical[i]).sum()
+            self.assertEqual(int(actual.rank[i]), rank)
 
     def test_ties_are_rivals_unless_identical(self):
         actual = over_multiset(
@@ -165,12 +149,10 @@ class CountedTest(absltest.TestCase):
                 positive, scores, tf.zeros((1, 2)), tf.zeros((1, 2), tf.bool)
             )
             outcome = infonce.infonce(actual, tf.ones(1))
-        np.testing.assert_array_equal(
-            sums(outcome), [0, 1, 0, 0, 0, 0, 1, 1, 1]
-        )
+        same(sums(outcome), [0, 1, 0, 0, 0, 0, 1, 1, 1])
         d_positive, d_scores = tape.gradient(outcome.loss, [positive, scores])
-        np.testing.assert_array_equal(d_positive, [0.0])
-        np.testing.assert_array_equal(d_scores, [[0.0, 0.0]])
+        same(d_positive, [0.0])
+        same(d_scores, [[0.0, 0.0]])
 
 
 class ContrastTest(parameterized.TestCase):
@@ -189,11 +171,8 @@ class ContrastTest(parameterized.TestCase):
             drop_identical=dropped,
         )
         mi, most, size = math.log(4 / (8 / 3)), math.log(4 / 2), math.log(4)
-        np.testing.assert_allclose(
-            sums(actual),
-            [math.log(odds), 1, mi, most, size, 0, 1, 0.25, 1],
-            rtol=1e-6,
-        )
+        expected = [math.log(odds), 1, mi, most, size, 0, 1, 0.25, 1]
+        near(sums(actual), expected, rtol=1e-6)
 
 
 class KnownInformationTest(parameterized.TestCase):
@@ -215,9 +194,7 @@ class KnownInformationTest(parameterized.TestCase):
     def test_vocabulary_reports_the_truth(self):
         actual = self.over_vocabulary(np.log(GIVEN)[CONTEXT])
         self.assertAlmostEqual(actual.mi, KNOWN, places=5)
-        self.assertAlmostEqual(
-            actual.ceiling, stats.entropy(P_B), places=5
-        )
+        self.assertAlmostEqual(actual.ceiling, stats.entropy(P_B), places=5)
 
     def test_frequencies_alone_are_no_information(self):
         actual = self.over_vocabulary(np.tile(np.log(P_B), (20, 1)))

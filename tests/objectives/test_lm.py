@@ -9,7 +9,15 @@ from infoword_tf.objectives import Statistics
 from infoword_tf.views import VIEWS
 from infoword_tf.views.streams import Streams
 from tests import eager, zoo
-from tests.objectives.eq1 import EagerCase, F, of_piece, states_of, sums
+from tests.near import near
+from tests.objectives.eq1 import (
+    EagerCase,
+    F,
+    losses_of,
+    of_piece,
+    states_of,
+    sums,
+)
 
 V, B, T = zoo.V, 3, 7
 KEY = eager.new_key(3)
@@ -50,13 +58,10 @@ class NextTokensTest(EagerCase):
                 total += of_piece(scores, target, zoo.statistics())
         self.assertEqual(total[1], B * T - 1)
         self.assertEqual(total[-1], B * T - 3)
+        views = {'streamed': view}
         for key in (None, KEY):
-            actual, _ = model.outcomes(
-                {'streamed': view}, zoo.statistics(), key
-            )
-            np.testing.assert_allclose(
-                sums(actual['transformer_xl']), total, rtol=1e-5
-            )
+            actual, _ = model.outcomes(views, zoo.statistics(), key)
+            near(sums(actual['transformer_xl']), total, rtol=1e-5)
 
     def test_labelled_texts_each_as_if_alone(self):
         """`gpt` beside `label`: as each text gives it without the others."""
@@ -85,7 +90,7 @@ class NextTokensTest(EagerCase):
         self.assertEqual(total[1], text.lengths.sum() - len(text.ids))
         for key in (None, KEY):
             actual, _ = model.outcomes({'examples': view}, arrays, key)
-            np.testing.assert_allclose(sums(actual['gpt']), total, rtol=1e-4)
+            near(sums(actual['gpt']), total, rtol=1e-4)
 
     @parameterized.parameters('rnn_lm', 'rnn_lm_gru')
     def test_a_table_of_its_own(self, name):
@@ -101,18 +106,10 @@ class NextTokensTest(EagerCase):
         actual, _ = model.outcomes(views, zoo.statistics())
         view = views['streamed']
         states = model.encoder(Inputs(view.ids)).states.numpy()
-        table = (
-            objective.token_table
-            if has_table
-            else model.encoder.embedding_table
-        )
+        whose = objective if has_table else model.encoder
+        table = whose.token_table if has_table else whose.embedding_table
         scores = states @ np.asarray(table).T + objective.token_bias.numpy()
-        losses = (
-            special.logsumexp(scores, axis=-1)
-            - np.take_along_axis(
-                scores, view.targets['rnn_lm'][..., None], axis=2
-            )[..., 0]
-        )
+        losses = losses_of(scores, view.targets['rnn_lm'])
         self.assertAlmostEqual(
             float(actual['rnn_lm'].loss / actual['rnn_lm'].weight),
             np.average(losses, weights=view.weights['rnn_lm']),
@@ -138,18 +135,15 @@ class NextTokensTest(EagerCase):
         bias = objective.token_bias.numpy()
         total = np.zeros(F)
         for i, row in enumerate(view.ids):
-            for j in range(zoo.T):
-                after = view.targets['elmo'][i, j]
-                if zoo.SEP != after:
-                    total += of_piece(
-                        table @ left[i, j] + bias, after, zoo.statistics()
-                    )
-                if j and row[j - 1] != zoo.SEP:
-                    total += of_piece(
-                        table @ right[i, j] + bias, row[j - 1],
-                        zoo.statistics(),
-                    )  # fmt: skip
+            before = [zoo.SEP, *row[:-1]]
+            for half, targets in (
+                (left, view.targets['elmo'][i, : zoo.T]), (right, before)
+            ):  # fmt: skip
+                for state, b in zip(half[i], targets, strict=True):
+                    if b != zoo.SEP:
+                        scores = table @ state + bias
+                        total += of_piece(scores, b, zoo.statistics())
         measured = sums(actual['elmo'])
-        np.testing.assert_allclose(measured[2:], total[2:], rtol=1e-4)
+        near(measured[2:], total[2:], rtol=1e-4)
         # An end is in the loss alone, once for each direction.
         self.assertEqual(measured[1], total[1] + 2)

@@ -21,6 +21,7 @@ from tests.objectives.eq1 import (
     EagerCase,
     F,
     batch_of,
+    check,
     of_pair,
     of_piece,
     states_of,
@@ -36,13 +37,9 @@ COMMONEST = int(np.argmax(zoo.frequencies()))
 def make_objective(row, width=D, form='gelu_tanh', **settings):
     """An objective over an encoder whose words are drawn."""
     encoder = Transformer(
-        vocab_size=V,
-        layers=1,
-        width=width,
-        heads=2,
-        max_length=zoo.POSITIONS,
-        activation=form,
-    )
+        vocab_size=V, layers=1, width=width, heads=2,
+        max_length=zoo.POSITIONS, activation=form,
+    )  # fmt: skip
     encoder.build()
     random = np.random.default_rng(1)
     encoder.embedding_table.assign(0.5 * random.standard_normal((V, width)))
@@ -88,18 +85,16 @@ def score(objective, view, states, key=None, limit=None, statistics=None):
     """An outcome, gradients by states [B, P, D] and by words [V, D]."""
     states = tf.constant(states)
     words = objective.encoder.embedding_table.value
-    views_by_name = {'masked': view}
     with tf.GradientTape() as tape:
         tape.watch(states)
         batch = batch_of(
-            views_by_name, {'masked': states}, key, limit, statistics
+            {'masked': view}, {'masked': states}, key, limit, statistics
         )
         outcome = objective.score(batch, objective.candidates(batch))
     gradients = tape.gradient(
-        outcome.loss,
-        [states, words],
+        outcome.loss, [states, words],
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
-    )
+    )  # fmt: skip
     return outcome, [tf.convert_to_tensor(g).numpy() for g in gradients]
 
 
@@ -110,14 +105,9 @@ def score_batch(objective, states, targets, weights, key=None, **more):
 
 
 def literal(
-    objective,
-    states,
-    targets,
-    weights,
-    sequences=None,
-    limit=None,
+    objective, states, targets, weights, sequences=None, limit=None,
     drop_hits=False,
-):
+):  # fmt: skip
     """J_MLM with its multiset written out, float64; as `score`."""
     sequences = range(len(targets)) if sequences is None else sequences
     words = objective.encoder.embedding_table.numpy().astype(np.float64)
@@ -273,14 +263,10 @@ class MaskedTokensTest(EagerCase):
             statistics=Statistics(np.ones(V), 8 * p),
         )
         # Under [MASK] the entropy, 0 where copied, 60 nats where misled.
-        self.assertAlmostEqual(
-            float(outcome.loss), 8 * (entropy + 0 + 60), delta=1e-3
-        )
-        self.assertEqual(float(outcome.weight), 24)
-        self.assertEqual(float(outcome.measured), 8)
-        self.assertAlmostEqual(float(outcome.mi), 0.0, delta=1e-4)
-        self.assertAlmostEqual(float(outcome.ceiling), 8 * entropy, delta=1e-4)
-        self.assertEqual(float(outcome.accuracy), 4)  # the word 5
+        check(outcome, 1e-3, loss=8 * (entropy + 0 + 60))
+        check(outcome, 1e-4, mi=0, ceiling=8 * entropy)
+        # The word 5 is the likeliest.
+        check(outcome, 0, weight=24, measured=8, accuracy=4)
 
 
 class SharedViewTest(absltest.TestCase):
@@ -299,20 +285,15 @@ class SharedViewTest(absltest.TestCase):
 
 class ParseTest(parameterized.TestCase):
     def test_weights(self):
-        self.assertEqual(objectives.parse('mlm'), {'mlm': 1.0})
-        self.assertEqual(
-            list(objectives.parse('bert_nce:0.5, mlm:2').items()),
-            [('bert_nce', 0.5), ('mlm', 2.0)],
-        )
-        self.assertEqual(
-            objectives.parse('mlm:0,bert_nce'), {'mlm': 0.0, 'bert_nce': 1.0}
-        )
-
-    def test_named_sums(self):
-        self.assertEqual(
-            list(objectives.parse('infoword').items()),
-            [('bert_nce', 1.0), ('dim', 0.8)],
-        )
+        """Of rows, and of a sum by its name, in their order."""
+        for rows, expected in (
+            ('mlm', {'mlm': 1.0}),
+            ('bert_nce:0.5, mlm:2', {'bert_nce': 0.5, 'mlm': 2.0}),
+            ('mlm:0,bert_nce', {'mlm': 0.0, 'bert_nce': 1.0}),
+            ('infoword', {'bert_nce': 1.0, 'dim': 0.8}),
+        ):
+            actual = objectives.parse(rows)
+            self.assertEqual([*actual.items()], [*expected.items()])
 
     @parameterized.parameters(
         ('berta', 'unknown_row', "'berta'", 'nsp_nce'),

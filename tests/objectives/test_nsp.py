@@ -11,7 +11,7 @@ from infoword_tf.encoders import Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.views import View
 from tests import zoo
-from tests.objectives.eq1 import EagerCase, batch_of, states_of
+from tests.objectives.eq1 import EagerCase, batch_of, check, states_of
 
 B, K, D = 5, 3, 16
 
@@ -53,29 +53,25 @@ class NextSentenceTest(absltest.TestCase):
         loss = -special.log_softmax(scores, axis=1)[np.arange(B), self.labels]
         right = scores.argmax(axis=1) == self.labels
         actual = self.outcome()
-        self.assertAlmostEqual(float(actual.loss), loss[:4].sum(), places=4)
-        self.assertEqual(float(actual.accuracy), right[:4].sum())
+        check(actual, 5e-5, loss=loss[:4].sum())
+        check(actual, 0, weight=4, mi=0, ceiling=0, chance=2, measured=4,
+              accuracy=right[:4].sum())  # fmt: skip
         self.assertBetween(right[:4].sum(), 1, 3)
-        self.assertEqual(
-            [float(x) for x in actual[1:4]], [4.0, 0.0, 0.0]
-        )  # weight, no MI, no ceiling
-        self.assertEqual(float(actual.chance), 2.0)
-        self.assertEqual(float(actual.measured), 4.0)
 
     def test_chance_is_the_commoner_label(self):
         """Where it is known; in training label 0."""
         self.labels = np.array([0, 1, 1, 1, 1])
-        self.assertEqual(float(self.outcome().chance), 1.0)
-        for answer, chance in ((0, 1.0), (1, 3.0)):
+        check(self.outcome(), 0, chance=1)
+        for answer, chance in ((0, 1), (1, 3)):
             self.statistics = zoo.statistics()._replace(answers={'nsp': answer})
-            self.assertEqual(float(self.outcome().chance), chance)
+            check(self.outcome(), 0, chance=chance)
 
     def test_scores_that_know_nothing(self):
         self.objective.kernel.assign(np.zeros((D, 2)))
         self.objective.bias.assign([0.0, 0.0])
         actual = self.outcome()
-        self.assertAlmostEqual(float(actual.loss), 4 * math.log(2), places=5)
-        self.assertEqual(float(actual.accuracy), 0.0)
+        check(actual, 5e-6, loss=4 * math.log(2))
+        check(actual, 0, accuracy=0)
 
     def test_huge_scores_stay_finite(self):
         self.objective.bias.assign([1e4, -1e4])
@@ -95,8 +91,7 @@ class NextSentenceNceTest(parameterized.TestCase):
         self.states = {
             view: random.standard_normal(shape).astype(np.float32)
             for view, shape in (
-                ('masked', (B, 1, D)),
-                ('negatives', (B, K, 1, D)),
+                ('masked', (B, 1, D)), ('negatives', (B, K, 1, D))
             )
         }
         self.numbers = np.arange(B * (1 + K), dtype=np.int32).reshape(B, -1)
@@ -128,27 +123,16 @@ class NextSentenceNceTest(parameterized.TestCase):
             best = scores[:, 1:].argmax(axis=1) + 1
             self.numbers[np.arange(B), best] = self.numbers[:, 0]
         loss = special.logsumexp(scores, axis=1) - scores[:, 0]
-        rivals = np.where(
-            self.numbers[:, 1:] == self.numbers[:, :1], -np.inf, scores[:, 1:]
-        )
-        right = (rivals < scores[:, :1]).all(axis=1)
-        w, actual = self.weights, self.outcome()
-        self.assertAlmostEqual(float(actual.loss), w @ loss, places=4)
-        self.assertAlmostEqual(
-            float(actual.mi), w @ (math.log(4) - loss), places=4
-        )
         same = self.numbers[:, 1:] == self.numbers[:, :1]
-        self.assertAlmostEqual(
-            float(actual.ceiling),
-            4 * math.log(4) - w @ np.log(1 + same.sum(axis=1)),
-            places=4,
-        )
-        self.assertAlmostEqual(
-            float(actual.log_candidates), 4 * math.log(4), places=4
-        )
-        self.assertEqual(float(actual.accuracy), w @ right)
-        self.assertAlmostEqual(float(actual.chance), 1.0, places=6)
-        self.assertEqual([float(actual.weight), float(actual.measured)], [4, 4])
+        right = ((scores[:, 1:] < scores[:, :1]) | same).all(axis=1)
+        w, actual = self.weights, self.outcome()
+        check(
+            actual, 5e-5, loss=w @ loss, mi=w @ (math.log(4) - loss),
+            ceiling=4 * math.log(4) - w @ np.log(1 + same.sum(axis=1)),
+            log_candidates=4 * math.log(4),
+        )  # fmt: skip
+        check(actual, 5e-7, chance=1)
+        check(actual, 0, accuracy=w @ right, weight=4, measured=4)
 
 
 class ModelTest(EagerCase):

@@ -1,12 +1,12 @@
 """Scores are float32 whatever the model computes in, of every row."""
 
-import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
 from infoword_tf.objectives import TABLE
 from tests import eager, zoo
 from tests.combined import JUDGED
+from tests.near import near
 from tests.objectives.eq1 import EagerCase, F, sums
 
 KEY = eager.new_key(8)
@@ -44,9 +44,7 @@ class PrecisionTest(EagerCase):
             expected = expected.score(batch, expected.candidates(batch))
             for value in [*actual[:F], *actual.more.values()]:
                 self.assertEqual(value.dtype, tf.float32)
-            np.testing.assert_allclose(
-                sums(actual), sums(expected), rtol=1e-6, atol=1e-5
-            )
+            near(sums(actual), sums(expected), rtol=1e-6, atol=1e-5)
 
     def widened(self, batch):
         """The same states as numbers that scores are made of."""
@@ -56,18 +54,15 @@ class PrecisionTest(EagerCase):
             layers = encoded.layers and [
                 tf.cast(x, tf.float32) for x in encoded.layers
             ]
-            return encoded._replace(
-                states=tf.cast(encoded.states, tf.float32), layers=layers
-            )
+            states = tf.cast(encoded.states, tf.float32)
+            return encoded._replace(states=states, layers=layers)
 
-        return batch._replace(
-            encoded={
-                view: {
-                    encoder: list(map(wide, turns))
-                    for encoder, turns in by_encoder.items()
-                }
-                for view, by_encoder in batch.encoded.items()
-            },
-            scorer_batch=batch.scorer_batch
-            and self.widened(batch.scorer_batch),
-        )
+        encoded = {
+            view: {
+                encoder: list(map(wide, turns))
+                for encoder, turns in by_encoder.items()
+            }
+            for view, by_encoder in batch.encoded.items()
+        }
+        head = batch.scorer_batch and self.widened(batch.scorer_batch)
+        return batch._replace(encoded=encoded, scorer_batch=head)

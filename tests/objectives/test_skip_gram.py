@@ -88,11 +88,8 @@ class PairsTest(eq1.EagerCase):
             name, model, all_views['words']
         )
         self.assertEqual(float(outcomes[row].measured), number)
-        self.assertAlmostEqual(actual.loss, loss, places=4)
-        self.assertAlmostEqual(actual.accuracy, right, places=6)
-        self.assertAlmostEqual(actual.chance, chance, places=6)
-        self.assertAlmostEqual(actual.mi, mi, places=4)
-        self.assertAlmostEqual(actual.ceiling, ceiling, places=4)
+        eq1.check(actual, 5e-5, loss=loss, mi=mi, ceiling=ceiling)
+        eq1.check(actual, 5e-7, accuracy=right, chance=chance)
 
     def test_chance_by_hand(self):
         """p / w: 0.55, 1.58, 0.56; two pairs share each row of draws."""

@@ -8,7 +8,6 @@ from scipy import special
 from infoword_tf.encoders import Encoded
 from infoword_tf.objectives import Statistics
 from infoword_tf.objectives.distill import SoftTags
-from infoword_tf.objectives.infonce import SUMS
 from infoword_tf.objectives.tag import Tags
 from infoword_tf.views import View
 from tests import zoo
@@ -52,10 +51,8 @@ def batch_of(states, more=None, key=None):
 
 def outcome(head, states):
     sums = head.score(batch_of(states), None)
-    actual = {name: float(x) for name, x in zip(SUMS, sums, strict=False)}
-    n = WORDS.sum()
-    assert actual['weight'] == actual['measured'] == n
-    return {name: x / n for name, x in actual.items()}, sums.predictions
+    assert sums.weight == sums.measured == WORDS.sum()
+    return eq1.mean(sums), sums.predictions
 
 
 def drawn():
@@ -73,12 +70,9 @@ class TagsTest(eq1.EagerCase):
         p = COUNTS / COUNTS.sum()
         entropy = -np.log(p[true]).mean()
         actual, predictions = outcome(head, states)
-        self.assertAlmostEqual(actual['loss'], loss, places=5)
-        self.assertAlmostEqual(actual['mi'], entropy - loss, places=5)
-        self.assertAlmostEqual(actual['ceiling'], entropy, places=5)
-        self.assertAlmostEqual(actual['chance'], p.max(), places=6)
+        eq1.check(actual, 5e-6, loss=loss, mi=entropy - loss, ceiling=entropy)
         right = (log_p.argmax(axis=1) == true).mean()
-        self.assertAlmostEqual(actual['accuracy'], right, places=6)
+        eq1.check(actual, 5e-7, chance=p.max(), accuracy=right)
         same(predictions['labels'][WORDS], log_p.argmax(axis=1))
 
     @parameterized.parameters(False, True)
@@ -86,7 +80,7 @@ class TagsTest(eq1.EagerCase):
         head = make(scale=0, crf=crf)
         head.bias.assign(np.log(COUNTS / COUNTS.sum()))
         actual, _ = outcome(head, drawn())
-        self.assertAlmostEqual(actual['mi'], 0.0, places=6)
+        self.assertAlmostEqual(actual.mi, 0.0, places=6)
 
     @parameterized.parameters(False, True)
     def test_who_knows_every_label_is_at_the_ceiling(self, crf):
@@ -95,8 +89,8 @@ class TagsTest(eq1.EagerCase):
         states = np.zeros((B, T, D))
         states[WORDS, TARGETS[WORDS]] = 40.0
         actual, predictions = outcome(head, states)
-        self.assertAlmostEqual(actual['mi'], actual['ceiling'], places=5)
-        self.assertEqual(actual['accuracy'], 1.0)
+        self.assertAlmostEqual(actual.mi, actual.ceiling, places=5)
+        self.assertEqual(actual.accuracy, 1.0)
         same(predictions['labels'][WORDS], TARGETS[WORDS])
 
     def test_a_teacher_tells_posteriors(self):
@@ -129,11 +123,9 @@ class TagsTest(eq1.EagerCase):
 
 
 class SoftTagsTest(eq1.EagerCase):
-    def make(self, scorer, temperature=2.0):
-        row = SoftTags(
-            'soft_tag', eq1.encoder_of(D), zoo.SPECIALS,
-            temperature=temperature,
-        )  # fmt: skip
+    def make(self, scorer):
+        row = SoftTags('soft_tag', eq1.encoder_of(D), zoo.SPECIALS,
+                       temperature=2.0)  # fmt: skip
         row.build()
         row.set_scorer(scorer)
         return row
