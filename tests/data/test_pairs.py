@@ -6,9 +6,8 @@ from absl.testing import absltest, parameterized
 from scipy import stats
 
 from infoword_tf.data import pairs
+from tests.chances import assert_share, assert_shares
 from tests.data.test_passages import make_store
-
-SIGNIFICANCE = 1e-3
 
 
 def pieces(text):
@@ -35,10 +34,6 @@ class PairsTest(parameterized.TestCase):
             same = document_of(store, a[0]) == document_of(store, b[0])
             self.assertEqual(same, label == 0)
             yield a, b, same
-
-    def check_half(self, labels):
-        p = stats.binomtest(int(sum(labels)), len(labels), 0.5).pvalue
-        self.assertGreater(p, SIGNIFICANCE)
 
 
 def random_store(seed, documents=40, longest=12):
@@ -188,7 +183,7 @@ class PairSourceTest(PairsTest):
                     self.assertGreater(b[0], a[-1])
                     cut += 1
         self.assertGreater(cut, 0)
-        self.check_half(labels)
+        assert_share(sum(labels), len(labels))
 
     def test_others_are_of_all_other_documents_alike(self):
         """Documents of one length, so that length chooses nothing."""
@@ -201,7 +196,7 @@ class PairSourceTest(PairsTest):
             b = text.ids[rows, text.firsts + 1]
             np.add.at(counts, (text.ids[:, 0] // 6, b // 6), 1)
         others = counts[~np.eye(12, dtype=bool)]
-        self.assertGreater(stats.chisquare(others).pvalue, SIGNIFICANCE)
+        assert_shares(others)
         self.assertGreater(counts.diagonal().min(), 100)
 
     def test_others_are_as_long_as_the_true_ones(self):
@@ -310,7 +305,7 @@ class PackedPairsTest(PairsTest):
                 labels.append(not same)
                 sizes.append(len(a) + len(b))
         labels, sizes = np.array(labels), np.array(sizes)
-        self.check_half(labels)
+        assert_share(labels.sum(), len(labels))
         distance = stats.ks_2samp(sizes[labels > 0], sizes[labels == 0])
         self.assertLess(distance.statistic, 0.1)
 

@@ -68,32 +68,27 @@ class ViewsTest(absltest.TestCase):
 
     def test_passages_written_out(self):
         view = self.passage
-        same(
-            view.ids,
-            [
-                [CLS, 10, 11, SEP, SEP, SEP, SEP, SEP],
-                [CLS, 20, 21, 22, 23, SEP, SEP, SEP],  # kept
-                [CLS, 34, 35, SEP, SEP, SEP, SEP, SEP],
-                [CLS, SEP, SEP, SEP, SEP, SEP, SEP, SEP],
-            ],
-        )
+        assert_view(
+            view, 'ict',
+            ids=[[CLS, 10, 11, *[SEP] * 5],
+                 [CLS, 20, 21, 22, 23, *[SEP] * 3],  # kept
+                 [CLS, 34, 35, *[SEP] * 5],
+                 [CLS, *[SEP] * 7]],
+            # What is whole is asked for by nobody.
+            weights=[[1], [0], [1], [0]], measured=[[1], [0], [1], [1]],
+            padding=[4, 2, 4, 6],
+        )  # fmt: skip
         same((view.block_ids == 0).sum(axis=1), [4, 6, 4, 2])
-        # What is whole is asked for by nobody.
-        same(view.weights['ict'][:, 0], [1, 0, 1, 0])
-        same(view.measured['ict'][:, 0], [1, 0, 1, 1])
         self.assertEmpty(view.places)
-        same(view.counts['padding'], [4, 2, 4, 6])
 
     def test_sentences_written_out(self):
         """T / 4 of 8 tokens has room for nothing: one token stays."""
-        view = self.sentence
-        same(
-            view.ids,
-            [[CLS, 12, SEP], [CLS, 20, SEP], [CLS, 30, SEP], [CLS, 40, SEP]],
-        )
-        same(view.weights['ict'][:, 0], [1, 1, 1, 0])
-        same(view.counts['cut_sentences'], [1, 0, 1, 0])
-        same(view.counts['padding'], [0] * 4)
+        assert_view(
+            self.sentence, 'ict',
+            ids=[[CLS, number, SEP] for number in (12, 20, 30, 40)],
+            weights=[[1], [1], [1], [0]], cut_sentences=[1, 0, 1, 0],
+            padding=[0] * 4,
+        )  # fmt: skip
 
     def test_longer_sentences(self):
         documents = make_documents([[9, 5], [3, 4]], 30)  # T / 4 - 2 = 6
@@ -102,22 +97,15 @@ class ViewsTest(absltest.TestCase):
             np.zeros(2, bool), np.ones(2, bool),
         )  # fmt: skip
         _, view = both(documents, draw)
-        same(
-            view.ids,
-            [
-                [CLS, 10, 11, 12, 13, 14, 15, SEP],
-                [CLS, 23, 24, 25, 26, SEP, SEP, SEP],
-            ],
-        )
+        same(view.ids, [[CLS, *range(10, 16), SEP],
+                        [CLS, *range(23, 27), SEP, SEP, SEP]])  # fmt: skip
         same(view.block_ids[1], [0] * 6 + [1, 1])
 
     def test_equal_texts_have_equal_numbers(self):
         ids = np.array([[7, 8, 9, 5], [7, 8, 6, 6], [7, 8, 9, 5]], np.int32)
-        documents = cloze.Documents(
-            ids, np.full(3, 4, np.int32), np.array([[1, 0, 1, 0]] * 3, bool)
-        )
+        documents = make_documents([[2, 2]] * 3, 4)._replace(ids=ids)
         draw = cloze.Cloze(
-            np.array([0, 0, 0], np.int32), np.array([2, 2, 2], np.int32),
+            np.zeros(3, np.int32), np.full(3, 2, np.int32),
             np.zeros(3, bool), np.ones(3, bool),
         )  # fmt: skip
         bodies, asked = (
@@ -130,43 +118,32 @@ class ViewsTest(absltest.TestCase):
     def test_shared_rows_written_out(self):
         """Passages of 4, 6, 4 and 2 tokens in two sequences of 8."""
         view, sentences = both(self.documents._replace(sequences=2), self.draw)
+        numbers = self.passage.targets['ict'][:, 0]
         assert_view(
-            view,
-            'ict',
-            ids=[
-                [CLS, 20, 21, 22, 23, SEP, CLS, SEP],
-                [CLS, 10, 11, SEP, CLS, 34, 35, SEP],
-            ],
+            view, 'ict',
+            ids=[[CLS, 20, 21, 22, 23, SEP, CLS, SEP],
+                 [CLS, 10, 11, SEP, CLS, 34, 35, SEP]],
             positions=[[*range(6), 0, 1], [*range(4), *range(4)]],
             block_ids=[[0] * 6 + [1] * 2, [0] * 4 + [1] * 4],
-            sequences=[[1, 3], [0, 2]],
-            weights=[[0, 0], [1, 1]],
-            measured=[[0, 1], [1, 1]],
-        )
-        numbers = self.passage.targets['ict'][:, 0]
-        same(view.targets['ict'], numbers[view.sequences])
-        same(view.counts['padding'], [0, 0])
-        same(view.counts['cut_passages'], [0, 0])
-
-        same(sentences.sequences, [[1, 3], [0, 2]])
-        same(sentences.ids, self.sentence.ids[sentences.sequences])
-        same(sentences.weights['ict'], [[1, 0], [1, 1]])
-        same(sentences.counts['padding'], [0, 0])
-        same(sentences.counts['cut_sentences'], [0, 2])
+            sequences=[[1, 3], [0, 2]], weights=[[0, 0], [1, 1]],
+            measured=[[0, 1], [1, 1]], targets=numbers[view.sequences],
+            padding=[0, 0], cut_passages=[0, 0],
+        )  # fmt: skip
+        assert_view(
+            sentences, 'ict', sequences=[[1, 3], [0, 2]],
+            ids=self.sentence.ids[sentences.sequences],
+            weights=[[1, 0], [1, 1]], padding=[0, 0], cut_sentences=[0, 2],
+        )  # fmt: skip
 
     def test_a_row_alone(self):
-        passage, sentence = both(
-            self.documents._replace(sequences=3), self.draw
-        )
+        documents = self.documents._replace(sequences=3)
+        passage, sentence = both(documents, self.draw)
         for view in (passage, sentence):
             same(view.sequences, [[1, -1], [0, -1], [2, 3]])
             for field in (view.weights, view.measured, view.targets):
                 same(field['ict'][:2, 1], [0, 0])
-        same(
-            passage.block_ids,
-            [[0] * 6 + [2] * 2, [0] * 4 + [2] * 4, [0] * 4 + [1, 1, 2, 2]],
-        )
-        same(passage.counts['padding'], [2, 4, 2])
+        blocks = [[0] * 6 + [2] * 2, [0] * 4 + [2] * 4, [0] * 4 + [1, 1, 2, 2]]
+        assert_view(passage, block_ids=blocks, padding=[2, 4, 2])
         same(sentence.ids[:2, 1], [[SEP] * 3] * 2)
         same(sentence.block_ids[:2, 1], [[1] * 3] * 2)
         same(sentence.counts['padding'], [3, 3, 0])

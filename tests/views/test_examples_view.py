@@ -21,20 +21,15 @@ def three():
     )):  # fmt: skip
         ids[i, 0, : len(text)], segments[i, 0, : len(text)] = text, kinds
     return Labelled(
-        ids,
-        segments,
-        lengths=np.array([[3], [5], [4]], np.int32),
-        places=np.array([[2], [4], [3]], np.int32),
-        numbers=np.array([7, 9, 5], np.int32),
+        ids, segments, lengths=np.int32([[3], [5], [4]]),
+        places=np.int32([[2], [4], [3]]), numbers=np.int32([7, 9, 5]),
         targets={
-            'label': np.array([1, 0, 2], np.int32),
-            'score': np.array([0.5, -1, 3], np.float32),
-            'span': np.array([[1, 1], [2, 3], [2, 2]], np.int32),
+            'label': np.int32([1, 0, 2]), 'score': np.float32([0.5, -1, 3]),
+            'span': np.int32([[1, 1], [2, 3], [2, 2]]),
         },
-        candidates={'span': np.array([[1, 2], [1, 4], [2, 3]], np.int32)},
-        slots=np.array([[0, 2], [1, -1]], np.int32),
-        width=8,
-    )
+        candidates={'span': np.int32([[1, 2], [1, 4], [2, 3]])},
+        slots=np.int32([[0, 2], [1, -1]]), width=8,
+    )  # fmt: skip
 
 
 def make(text, **rows):
@@ -44,22 +39,17 @@ def make(text, **rows):
 class WrittenOutTest(absltest.TestCase):
     def test_tokens(self):
         text = three()
-        view = make(text, label='example')
-        for actual, expected in (
-            (view.ids, [[CLS, 10, SEP, CLS, 30, 31, SEP, SEP],
-                        [CLS, 20, 21, 22, SEP, SEP, SEP, SEP]]),
-            (view.positions, [[0, 1, 2, 0, 1, 2, 3, 0],
-                              [0, 1, 2, 3, 4, 0, 0, 0]]),
-            (view.segment_ids, [[0, 0, 0, 0, 0, 0, 1, 0],
-                                [0, 0, 1, 1, 1, 0, 0, 0]]),
-            (view.block_ids, [[0, 0, 0, 1, 1, 1, 1, 2],
-                              [0, 0, 0, 0, 0, 2, 2, 2]]),
-            (view.sequences, [[7, 5], [9, -1]]),
-            (view.counts['padding'], [1, 3]),
-            (text.tokens, [7, 5]),
-        ):  # fmt: skip
-            same(actual, expected)
-            self.assertEqual(actual.dtype, np.int32)
+        assert_view(
+            make(text, label='example'),
+            ids=[[CLS, 10, SEP, CLS, 30, 31, SEP, SEP],
+                 [CLS, 20, 21, 22, SEP, SEP, SEP, SEP]],
+            positions=[[0, 1, 2, 0, 1, 2, 3, 0], [0, 1, 2, 3, 4, 0, 0, 0]],
+            segment_ids=[[0, 0, 0, 0, 0, 0, 1, 0], [0, 0, 1, 1, 1, 0, 0, 0]],
+            block_ids=[[0, 0, 0, 1, 1, 1, 1, 2], [0, 0, 0, 0, 0, 2, 2, 2]],
+            sequences=[[7, 5], [9, -1]], padding=[1, 3],
+        )  # fmt: skip
+        same(text.tokens, [7, 5])
+        self.assertEqual(text.tokens.dtype, np.int32)
 
     def test_what_is_said(self):
         view = make(three(), label='example', score='example')
@@ -140,25 +130,18 @@ class WrittenOutTest(absltest.TestCase):
         text = Labelled(
             ids=np.arange(12, dtype=np.int32).reshape(2, 2, 3),
             segments=np.zeros((2, 2, 3), np.int32),
-            lengths=np.array([[2, 1], [1, 3]], np.int32),
-            places=np.array([[1, 0], [0, 2]], np.int32),
-            numbers=np.arange(2, dtype=np.int32),
-            targets={'label': np.array([4, 5], np.int32)},
-            candidates={},
-            slots=np.array([[1, 0]], np.int32),
-            width=8,
-        )
+            lengths=np.int32([[2, 1], [1, 3]]),
+            places=np.int32([[1, 0], [0, 2]]),
+            numbers=np.int32([0, 1]), targets={'label': np.int32([4, 5])},
+            candidates={}, slots=np.int32([[1, 0]]), width=8,
+        )  # fmt: skip
         view = make(text, label='example')
         assert_view(
-            view,
-            'label',
-            ids=[[6, 9, 10, 11, 0, 1, 3, SEP]],
+            view, 'label', ids=[[6, 9, 10, 11, 0, 1, 3, SEP]],
             block_ids=[[0, 1, 1, 1, 2, 2, 3, 4]],
-            positions=[[0, 0, 1, 2, 0, 1, 0, 0]],
-            places=[[0, 3, 5, 6]],
-            targets=[[5, 4]],
-            sequences=[[1, 0]],
-        )
+            positions=[[0, 0, 1, 2, 0, 1, 0, 0]], places=[[0, 3, 5, 6]],
+            targets=[[5, 4]], sequences=[[1, 0]],
+        )  # fmt: skip
 
     def test_by_example(self):
         view = make(three()._replace(numbers=np.array([2, 0, 1], np.int32)),

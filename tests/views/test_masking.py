@@ -8,6 +8,7 @@ from scipy import stats
 
 from infoword_tf.views import generator
 from infoword_tf.views import masked as maskings
+from tests.chances import SIGNIFICANCE, assert_share, assert_shares
 from tests.views.texts import random_windows, same
 
 # P(n) of n ~ N(5, 1), rounded and clipped to 1..10.
@@ -15,7 +16,6 @@ LENGTH_PMF = (
     0.000233, 0.005977, 0.060598, 0.241730, 0.382925,
     0.241730, 0.060598, 0.005977, 0.000229, 0.000003,
 )  # fmt: skip
-SIGNIFICANCE = 1e-3
 
 
 def one_piece_words(b, length, separators=()):
@@ -30,10 +30,6 @@ def constant_lengths(n):
     return mock.patch.object(
         maskings, 'span_lengths', lambda size, random: np.full(size, n)
     )
-
-
-def chi_square_p(observed, expected):
-    return stats.chisquare(observed, expected).pvalue
 
 
 def equal_share_p(masked):
@@ -157,9 +153,7 @@ class SpanLengthsTest(absltest.TestCase):
         expected = draws * np.array(LENGTH_PMF)
         # The last two cells as one: 3 draws are expected in the last.
         observed[-2:], expected[-2:] = observed[-2:].sum(), expected[-2:].sum()
-        self.assertGreater(
-            chi_square_p(observed[:-1], expected[:-1]), SIGNIFICANCE
-        )
+        assert_shares(observed[:-1], expected[:-1])
         self.assertAlmostEqual(n.mean(), 5.0, delta=4 * 1.05 / draws**0.5)
 
 
@@ -222,19 +216,13 @@ class SpansTest(parameterized.TestCase):
         # Words of 1 and of 4 tokens in turn; 3 words from 22 places.
         word_starts = np.zeros((20_000, 60), bool)
         word_starts[:, 0::5] = word_starts[:, 1::5] = True
-        windows = maskings.Windows(
-            np.zeros((20_000, 60), np.int32),
-            word_starts,
-            np.zeros((20_000, 60), bool),
-        )
+        windows = one_piece_words(20_000, 60)._replace(word_starts=word_starts)
         with constant_lengths(3):
             draw = maskings.mask_spans(windows, np.random.default_rng(6))
         word = np.cumsum(word_starts[0]) - 1
         observed = np.bincount(word[draw.starts[:, 0]], minlength=24)
         same(observed[22:], 0)
-        self.assertGreater(
-            chi_square_p(observed[:22], np.full(22, 20_000 / 22)), SIGNIFICANCE
-        )
+        assert_shares(observed[:22])
 
     def test_the_second_place_is_uniform_among_the_free(self):
         # 2 words of 20, then 2 more, of which the budget P = 3 leaves one.
@@ -246,16 +234,13 @@ class SpansTest(parameterized.TestCase):
         same(draw.lengths, np.broadcast_to([2, 1, 0], (b, 3)))
         observed, expected = [], []
         for first in range(words - 1):
-            free = [
-                second for second in range(words - 1)
-                if abs(second - first) >= 2
-            ]  # fmt: skip
+            free = [x for x in range(words - 1) if abs(x - first) >= 2]
             here = draw.starts[draw.starts[:, 0] == first, 1]
             counts = np.bincount(here, minlength=words)
             self.assertEqual(counts.sum(), counts[free].sum())
             observed.extend(counts[free])
             expected.extend([b / (words - 1) / len(free)] * len(free))
-        self.assertGreater(chi_square_p(observed, expected), SIGNIFICANCE)
+        assert_shares(observed, expected)
 
     def test_short_documents_give_their_longest_free_run(self):
         # Runs of 3, 2, 4, 2, 2, ... words; 6 words fit nowhere.
@@ -316,22 +301,15 @@ class MaskingsTest(parameterized.TestCase):
         draw = maskings.MASKINGS[name](windows, np.random.default_rng(0))
         shown = draw.shown[draw.masked]
         observed = np.bincount(shown, minlength=3)
-        self.assertGreater(
-            chi_square_p(observed, len(shown) * np.array([0.8, 0.1, 0.1])),
-            SIGNIFICANCE,
-        )
+        assert_shares(observed, len(shown) * np.array([0.8, 0.1, 0.1]))
         # Each token has its own draw, not its word: neighbours agree by chance,
         # 0.8^2 + 0.1^2 + 0.1^2 = 0.66 of the time.
         both = draw.masked[:, 1:] & draw.masked[:, :-1]
         agree = (draw.shown[:, 1:] == draw.shown[:, :-1])[both]
-        self.assertGreater(
-            stats.binomtest(int(agree.sum()), len(agree), 0.66).pvalue,
-            SIGNIFICANCE,
-        )
+        assert_share(agree.sum(), len(agree), 0.66)
         random = draw.random[draw.masked & (draw.shown == 1)]
-        self.assertGreater(
-            stats.kstest(random, 'uniform').pvalue, SIGNIFICANCE
-        )
+        p = stats.kstest(random, 'uniform').pvalue
+        self.assertGreater(p, SIGNIFICANCE)
 
 
 class WordsTest(parameterized.TestCase):
@@ -372,10 +350,7 @@ class WordsTest(parameterized.TestCase):
         word_starts[:, 6] = False
         windows = one_piece_words(20_000, 20)._replace(word_starts=word_starts)
         draw = maskings.mask_words(windows, np.random.default_rng(3))
-        taken = int(draw.masked[:, 5].sum())
-        self.assertGreater(
-            stats.binomtest(taken, 20_000, 2 / 19).pvalue, SIGNIFICANCE
-        )
+        assert_share(draw.masked[:, 5].sum(), 20_000, 2 / 19)
 
 
 class TokensTest(absltest.TestCase):
@@ -383,8 +358,5 @@ class TokensTest(absltest.TestCase):
         # Two neighbours are both masked with P (P - 1) / L (L - 1).
         windows = random_windows(5_000, 62, 0.2, 0.0)
         draw = maskings.mask_tokens(windows, np.random.default_rng(2))
-        both = int((draw.masked[:, 30] & draw.masked[:, 31]).sum())
-        self.assertGreater(
-            stats.binomtest(both, 5_000, 10 * 9 / (62 * 61)).pvalue,
-            SIGNIFICANCE,
-        )
+        both = draw.masked[:, 30] & draw.masked[:, 31]
+        assert_share(both.sum(), 5_000, 10 * 9 / (62 * 61))

@@ -32,13 +32,9 @@ def span_draw(shape, *rows):
             starts[row, i], lengths[row, i] = start, size
             masked[row, start : start + size] = True
     return Masking(
-        masked,
-        np.zeros(shape, np.int32),
-        np.zeros(shape),
-        starts,
-        lengths,
+        masked, np.zeros(shape, np.int32), np.zeros(shape), starts, lengths,
         np.zeros(b, np.int32),
-    )
+    )  # fmt: skip
 
 
 def drawn(b, length, word_rate, **more):
@@ -55,45 +51,21 @@ class NgramsTest(parameterized.TestCase):
         """P = 3, so S = 3: two n-grams and an empty slot, then three."""
         ids = np.stack([np.arange(10, 24), np.arange(30, 44)]).astype(np.int32)
         ids[1, 7] = 13
-        windows = Windows(
-            ids, np.ones((2, 14), bool), np.zeros((2, 14), bool)
-        )
-        draw = span_draw(
-            (2, 14), [(9, 2), (3, 1)], [(7, 1), (13, 1), (0, 1)]
-        )
+        windows = Windows(ids, np.ones((2, 14), bool), np.zeros((2, 14), bool))
+        draw = span_draw((2, 14), [(9, 2), (3, 1)], [(7, 1), (13, 1), (0, 1)])
         view = ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
         assert_view(
-            view,
-            'dim',
-            ids=[
-                [2, 19, 20, 3, 2, 13, 3, 3, 3],
-                [2, 13, 3, 2, 43, 3, 2, 30, 3],
-            ],
+            view, 'dim',
+            ids=[[2, 19, 20, 3, 2, 13, 3, 3, 3],
+                 [2, 13, 3, 2, 43, 3, 2, 30, 3]],
             positions=[[0, 1, 2, 3, 0, 1, 2, 0, 0], [0, 1, 2] * 3],
-            block_ids=[
-                [0, 0, 0, 0, 1, 1, 1, 3, 3],
-                [0, 0, 0, 1, 1, 1, 2, 2, 2],
-            ],
-            places=[[0, 4, 0], [0, 3, 6]],
-            targets=[[2, 1, 0], [1, 4, 3]],
-            weights=[[1, 1, 0], [1, 1, 1]],
-            sequences=[0, 1],
-        )
+            block_ids=[[0, 0, 0, 0, 1, 1, 1, 3, 3],
+                       [0, 0, 0, 1, 1, 1, 2, 2, 2]],
+            places=[[0, 4, 0], [0, 3, 6]], targets=[[2, 1, 0], [1, 4, 3]],
+            weights=[[1, 1, 0], [1, 1, 1]], sequences=[0, 1],
+            dropped_spans=[0, 0], padding=[2, 0], segment_ids=None,
+        )  # fmt: skip
         self.assertEqual(list(view.counts), ['dropped_spans', 'padding'])
-        same(view.counts['padding'], [2, 0])
-        same(view.counts['dropped_spans'], [0, 0])
-        self.assertIsNone(view.segment_ids)
-        for array in (
-            view.ids,
-            view.sequences,
-            view.positions,
-            view.block_ids,
-            view.places['dim'],
-            view.targets['dim'],
-            view.counts['dropped_spans'],
-        ):
-            self.assertEqual(array.dtype, np.int32)
-        self.assertEqual(view.weights['dim'].dtype, np.float32)
 
     def test_spans_beyond_the_slots_stay_hidden_and_are_counted(self):
         windows = random_windows(2, 21, 1.0, 0.0)  # P = 4, S = 3
@@ -138,19 +110,15 @@ class NgramsTest(parameterized.TestCase):
                 start, size = draw.starts[row, slot], draw.lengths[row, slot]
                 here = slice(end, end + size + 2)
                 self.assertEqual(view.places['dim'][row, slot], end)
-                same(
-                    view.ids[row, here],
-                    [2, *windows.ids[row, start : start + size], 3],
-                )
+                span = slice(start, start + size)
+                same(view.ids[row, here], [2, *windows.ids[row, span], 3])
                 same(view.positions[row, here], np.arange(size + 2))
                 same(view.block_ids[row, here], slot)
-                same(shown[start : start + size], 4)
+                same(shown[span], 4)
                 end += size + 2
             same(view.block_ids[row, end:], slots)
             same(view.weights['dim'][row], np.arange(slots) < count)
-            self.assertEqual(
-                view.counts['dropped_spans'][row], max(0, count - slots)
-            )
+            same(view.counts['dropped_spans'][row], max(0, count - slots))
             # Nothing else is masked but what was dropped.
             dropped = draw.lengths[row, slots:].sum()
             self.assertEqual((shown == 4).sum(), end - 2 * fitting + dropped)
@@ -201,7 +169,5 @@ class NgramsTest(parameterized.TestCase):
             lengths=np.array([[1, 1], [1, 0]], np.int32),
         )
         view = ngrams.ngrams(texts.two_pairs(), draw, DIM, texts.SPECIALS)
-        same(
-            view.ids, [[2, 16, 3, 2, 11, 3], [2, 21, 3, 3, 3, 3]]
-        )
+        same(view.ids, [[2, 16, 3, 2, 11, 3], [2, 21, 3, 3, 3, 3]])
         same(view.weights['dim'], [[1, 1], [1, 0]])

@@ -33,34 +33,23 @@ class OverlapTest(parameterized.TestCase):
         ids = np.array([[10, 11, 12, 13, 14, 0, 13, 14, 15, 16, 17, 18, 19]])
         border = np.arange(13)[None] == 5
         text = Pairs(
-            ids.astype(np.int32),
-            np.ones((1, 13), bool),
-            border,
-            np.array([5], np.int32),
-            np.array([7], np.int32),
+            ids.astype(np.int32), np.ones((1, 13), bool), border,
+            np.array([5], np.int32), np.array([7], np.int32),
             np.zeros(1, np.int32),
-        )
+        )  # fmt: skip
         masked = np.isin(np.arange(13), [3, 11])[None]
         shown = np.zeros((1, 13), np.int32)
         masking = Masking(masked, shown, np.zeros((1, 13)))
-        view = overlap.overlap(
-            None, overlap.Cuts(text, masking), ROWS, texts.SPECIALS
-        )
+        cuts = overlap.Cuts(text, masking)
+        view = overlap.overlap(None, cuts, ROWS, texts.SPECIALS)
         assert_view(
-            view,
-            'overlap',
-            ids=[
-                [CLS, 10, 11, 12, MASK, 14, SEP]
-                + [13, 14, 15, 16, 17, MASK, 19, SEP]
-            ],
-            segment_ids=[[0] * 7 + [1] * 8],
-            places=[[4, 12]],
-            targets=[[13, 18]],
-            weights=[[1, 1]],
-            measured=[[1, 1]],
-        )
-        self.assertIsNone(view.block_ids)
-        self.assertIsNone(view.positions)
+            view, 'overlap',
+            ids=[[CLS, 10, 11, 12, MASK, 14, SEP,
+                  13, 14, 15, 16, 17, MASK, 19, SEP]],
+            segment_ids=[[0] * 7 + [1] * 8], places=[[4, 12]],
+            targets=[[13, 18]], weights=[[1, 1]], measured=[[1, 1]],
+            block_ids=None, positions=None,
+        )  # fmt: skip
         self.assertEqual(view.counts, {})
 
     @parameterized.product(length=(14, 62, 63), masking=list(MASKINGS))
@@ -116,10 +105,8 @@ class OverlapTest(parameterized.TestCase):
         self.assertAlmostEqual(actual.labels.mean(), 0.25, delta=0.03)
         place = np.arange(length)
         second = place > actual.firsts[:, None]
-        same(
-            np.where(second, actual.ids // 1000, number),
-            np.where(second, (number + actual.labels[:, None]) % n, number),
-        )
+        expected = (number + second * actual.labels[:, None]) % n
+        same(actual.ids // 1000 * second, expected * second)
         # All else is as it is without strangers.
         same(actual.firsts, alone.firsts)
         same(actual.ids % 1000, alone.ids % 1000)

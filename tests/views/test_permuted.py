@@ -4,15 +4,14 @@ from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
-from scipy import stats
 
 from infoword_tf import views
 from infoword_tf.views import permuted
 from infoword_tf.views.streams import Streams
+from tests.chances import assert_share, assert_shares
 from tests.refused import refused
 from tests.views.texts import same
 
-SIGNIFICANCE = 1e-3
 SPECIALS = views.Specials(2, 3, 4, 100)
 SEP, CLS = SPECIALS.sep_id, SPECIALS.cls_id
 PLM = {'plm': 'queries'}
@@ -138,11 +137,11 @@ class PaperTest(absltest.TestCase):
                 ],
             ),
         ):
-            actual = permuted.visibility(
+            (actual,), (sees,) = permuted.visibility(
                 order_of_text, chosen, functional, order
             )
-            same(actual[0][0], ranks)
-            same(content(actual[0][0], actual[1][0]), h)
+            same(actual, ranks)
+            same(content(actual, sees), h)
 
     def test_an_order_that_is_not_known(self):
         zeros = np.zeros((1, 3), bool)
@@ -183,18 +182,12 @@ class OfficialRuleTest(parameterized.TestCase):
                 official(order_of_text[i], chosen[i], functional[i])
                 for i in (2 * row, 2 * row + 1)
             )
-            blocked = np.block(
-                [
-                    [one, np.ones((half, half), bool)],
-                    [np.zeros((half, half), bool), two],
-                ]
-            )
+            none = np.zeros((half, half), bool)
+            blocked = np.block([[one, ~none], [none, two]])
             same(queries(view.ranks[row], view.sees[row]), ~blocked)
             # What was taken for a separator is one.
-            same(
-                np.isin(view.ids[row], (SEP, CLS)),
-                np.concatenate(functional[2 * row : 2 * row + 2]),
-            )
+            expected = np.concatenate(functional[2 * row : 2 * row + 2])
+            same(np.isin(view.ids[row], (SEP, CLS)), expected)
 
 
 class NgramsTest(parameterized.TestCase):
@@ -225,18 +218,15 @@ class NgramsTest(parameterized.TestCase):
             n = permuted.ngram_lengths(shape, again)
             left = again.random(shape)
             for row in range(9):
-                same(
-                    actual[row], self.literal(starts[row], k, n[row], left[row])
-                )
+                expected = self.literal(starts[row], k, n[row], left[row])
+                same(actual[row], expected)
 
     def test_n_is_as_1_over_n(self):
         p = np.array([60, 30, 20, 15, 12]) / 137
         n = permuted.ngram_lengths((1000, 100), np.random.default_rng(0))
         observed = np.bincount(n.ravel(), minlength=6)
         self.assertEqual(observed[0], 0)
-        self.assertGreater(
-            stats.chisquare(observed[1:], 100_000 * p).pvalue, SIGNIFICANCE
-        )
+        assert_shares(observed[1:], 100_000 * p)
 
 
 class TargetsTest(parameterized.TestCase):
@@ -258,27 +248,19 @@ class TargetsTest(parameterized.TestCase):
         chosen = permuted.targets(
             starts, none, np.full(400, 43), 6, np.random.default_rng(3)
         )
-        self.assertBetween(ngrams.sum(axis=1).mean(), 34, 37)
-        within = (chosen & ngrams).sum(axis=1)
-        same(
-            within[ngrams.sum(axis=1) <= 43],
-            ngrams.sum(axis=1)[ngrams.sum(axis=1) <= 43],
-        )
+        sizes = ngrams.sum(axis=1)
+        self.assertBetween(sizes.mean(), 34, 37)
+        few = sizes <= 43
+        same((chosen & ngrams).sum(axis=1)[few], sizes[few])
         # Single tokens lie anywhere.
         single = (chosen & ~ngrams).sum(axis=0)
-        quarters = single.reshape(4, 64).sum(axis=1)
-        self.assertGreater(stats.chisquare(quarters).pvalue, SIGNIFICANCE)
+        assert_shares(single.reshape(4, 64).sum(axis=1))
 
     def test_fewer_where_there_are_no_more(self):
         functional = np.ones((3, 20), bool)
         functional[1, 4] = functional[2, :] = False
-        chosen = permuted.targets(
-            np.ones((3, 20), bool),
-            functional,
-            np.full(3, 5),
-            6,
-            np.random.default_rng(0),
-        )
+        starts, random = np.ones((3, 20), bool), np.random.default_rng(0)
+        chosen = permuted.targets(starts, functional, np.full(3, 5), 6, random)
         same(chosen.sum(axis=1), [0, 1, 5])
         self.assertTrue(chosen[1, 4])
 
@@ -313,8 +295,7 @@ class PermutationTest(parameterized.TestCase):
     def test_every_order_of_a_half_is_as_likely(self):
         _, draw, _ = drawn(2000, 24, separator_rate=0.0)
         pair = np.take_along_axis(draw.ranks, draw.places[:, :2], axis=1)
-        ahead = (pair[:, 0] < pair[:, 1]).sum()
-        self.assertGreater(stats.binomtest(ahead, 2000).pvalue, SIGNIFICANCE)
+        assert_share((pair[:, 0] < pair[:, 1]).sum(), 2000)
 
     def test_the_order_changes_the_ranks_alone(self):
         partial, strict = (drawn(6, 64, order=o)[1] for o in permuted.ORDERS)
@@ -337,34 +318,19 @@ class TwoTextsTest(parameterized.TestCase):
         ids = np.stack([np.arange(10, 23), np.arange(30, 43)]).astype(np.int32)
         starts = np.ones((2, 13), bool)
         starts[0, 9] = starts[1, 10] = False
-        sentences = np.zeros((2, 13), bool)
+        sentences, separators = np.zeros((2, 2, 13), bool)
         streams = Streams(
-            ids,
-            starts,
-            sentences,
-            np.zeros((2, 13), bool),
-            np.ones(2, np.int32),
+            ids, starts, sentences, separators, np.ones(2, np.int32),
             np.zeros(2, np.int32),
-        )
+        )  # fmt: skip
         # Where A ends among its word starts; which other row; whether.
         numbers = [[0.5, 0.99], [0.0, 0.0], [0.9, 0.1]]
         random = mock.Mock(random=lambda shape: np.array(numbers))
         away, columns, segments = permuted._two_texts(streams, random)
-        same(
-            columns,
-            [
-                [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 11, 12, 13, 14],
-                [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 12, 13, 14],
-            ],
-        )
+        first = [*range(11), 13, 11, 12, 13, 14]
+        same(columns, [first, [*range(12), 13, 12, 13, 14]])
         same(away, [[0] * 16, [0] * 13 + [-1] + [0] * 2])
-        same(
-            segments,
-            [
-                [0] * 12 + [1] * 3 + [2],
-                [0] * 13 + [1] * 2 + [2],
-            ],
-        )
+        same(segments, [[0] * 12 + [1] * 3 + [2], [0] * 13 + [1] * 2 + [2]])
         # B of another row begins with a word: one token earlier.
         starts[0, 12] = False
         _, columns, _ = permuted._two_texts(streams, random)
@@ -395,10 +361,8 @@ class TwoTextsTest(parameterized.TestCase):
             self.assertBetween(cut, 1, room - 1)
             self.assertTrue(streams.word_starts[row, half + cut])
             self.assertEqual(view.ids[row, half + cut], SEP)
-            same(
-                view.ids[row, half : half + cut],
-                streams.ids[row, half : half + cut],
-            )
+            in_a = slice(half, half + cut)
+            same(view.ids[row, in_a], streams.ids[row, in_a])
             in_b = slice(half + cut + 1, tokens - 2)
             (away,) = set(draw.away[row, in_b])
             partner = row + away
@@ -409,28 +373,20 @@ class TwoTextsTest(parameterized.TestCase):
             self.assertTrue(streams.word_starts[partner, columns[0]])
             if partner == row:
                 self.assertEqual(columns[0], half + cut)
-            else:
-                self.assertLessEqual(columns[0], half + cut)
-                self.assertEqual(
-                    streams.directions[partner], streams.directions[row]
-                )
+            self.assertLessEqual(columns[0], half + cut)
+            ways = streams.directions[[partner, row]]
+            self.assertEqual(*ways)
 
     def test_half_of_them_go_on(self):
         _, draw, _ = drawn(2000, 24)
-        other = draw.away.any(axis=1)
-        self.assertGreater(
-            stats.binomtest(int(other.sum()), 2000).pvalue, SIGNIFICANCE
-        )
+        assert_share(draw.away.any(axis=1).sum(), 2000)
         # Every other row is as likely; row 0's are 2, 4, 6.
-        partners = np.concatenate(
-            [drawn(8, 24, seed=seed)[1].away[0] for seed in range(100)]
-        ).reshape(100, 24)
-        partners = partners.max(axis=1)
+        partners = np.array(
+            [drawn(8, 24, seed=seed)[1].away[0].max() for seed in range(100)]
+        )
         actual = np.bincount(partners[partners > 0], minlength=8)
         same(actual[[1, 3, 5, 7]], 0)
-        self.assertGreater(
-            stats.chisquare(actual[[2, 4, 6]]).pvalue, SIGNIFICANCE
-        )
+        assert_shares(actual[[2, 4, 6]])
 
     @parameterized.parameters(1, 2)
     def test_a_row_alone_in_its_direction_goes_on(self, b):
@@ -456,10 +412,8 @@ class ViewTest(absltest.TestCase):
     def test_targets_stand_in_the_view(self):
         """Targets are hidden from queries, not masked."""
         _, draw, view = drawn(4, 64)
-        same(
-            view.targets['plm'],
-            np.take_along_axis(view.ids, view.places['plm'], axis=1),
-        )
+        targets = np.take_along_axis(view.ids, view.places['plm'], axis=1)
+        same(view.targets['plm'], targets)
         self.assertFalse((view.ids == SPECIALS.mask_id).all())
         self.assertIsNone(view.block_ids)
         self.assertIsNone(view.positions)
@@ -472,7 +426,7 @@ class ViewTest(absltest.TestCase):
         random = views.generator(0, 0, draw.name)
         actual = draw.function(streams, random, **draw.settings)
         for name, array in expected._asdict().items():
-            np.testing.assert_array_equal(getattr(actual, name), array, name)
+            same(getattr(actual, name), array, name)
 
     def test_types(self):
         *_, view = drawn(4, 24)

@@ -45,13 +45,9 @@ def make(text, view=sentences.sentences, seed=0, rows=ROWS, **settings):
 class ExpandedTest(absltest.TestCase):
     def test_expansion_by_hand(self):
         """[MASK] behind [SEP] of a; one that a text has itself is a word."""
-        self.assertEqual(
-            sentences.expansion(
-                np.array([[2, 7, 3, 4, 4, 9], [2, 4, 3, 8, 8, 8]]),
-                np.array([5, 3]), 4,
-            ).astype(int).tolist(),
-            [[0, 0, 0, 1, 1, 0], [0] * 6],
-        )  # fmt: skip
+        ids = np.array([[2, 7, 3, 4, 4, 9], [2, 4, 3, 8, 8, 8]])
+        actual = sentences.expansion(ids, np.array([5, 3]), 4)
+        same(actual, [[0, 0, 0, 1, 1, 0], [0] * 6])
 
     def test_expanded_queries(self):
         """Two pairs share a sequence; positions and texts go on to [MASK]."""
@@ -62,9 +58,8 @@ class ExpandedTest(absltest.TestCase):
             flat, np.zeros(len(flat), np.int8), begins, np.zeros(4, np.int32),
             {}, texts=2,
         )  # fmt: skip
-        text = plain.expanded(5, 4).batch(
-            np.arange(2), np.array([[0, 1]]), 24
-        )
+        pairs = plain.expanded(5, 4)
+        text = pairs.batch(np.arange(2), np.array([[0, 1]]), 24)
         view = make(text, pairs=2, sides=sentences.Sides(expand=True))
         same(view.ids[0, :16],
              [2, 7, 3, 4, 4, 2, 8, 9, 3, 2, 5, 6, 3, 4, 2, 9])  # fmt: skip
@@ -139,16 +134,11 @@ class CopiesTest(absltest.TestCase):
         same(view.ids[0, :14], first)
         same(view.positions[0, :14], [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2])
         same(view.block_ids[0, :14], [0] * 4 + [1] * 4 + [2] * 3 + [3] * 3)
-        same(
-            view.places['simcse'], [[0, 4, 8, 11], [0, 5, 0, 0]]
-        )
-        same(
-            view.weights['simcse'], [[1, 1], [1, 0]]
-        )
+        same(view.places['simcse'], [[0, 4, 8, 11], [0, 5, 0, 0]])
+        same(view.weights['simcse'], [[1, 1], [1, 0]])
         numbers = view.targets['simcse']  # [R, J, K]
         same(numbers[..., 0], numbers[..., 1])
-        self.assertLen({numbers[0, 0, 0], numbers[0, 1, 0],
-                        numbers[1, 0, 0]}, 3)  # fmt: skip
+        self.assertLen({*numbers[[0, 0, 1], [0, 1, 0], 0].tolist()}, 3)
         same(view.sequences, [[0, 1], [2, -1]])
 
     def test_repetition_is_that_of_the_paper(self):
@@ -214,9 +204,10 @@ class CopiesTest(absltest.TestCase):
 
 
 class PairsTest(absltest.TestCase):
+    TEXTS = [[[7, 8], [9], [10]], [[11], [12, 13], []]]
+
     def test_texts_stay_and_a_negative_may_be_lacking(self):
-        texts = [[[7, 8], [9], [10]], [[11], [12, 13], []]]
-        text = batch_of(texts, [[0], [1]], width=16)
+        text = batch_of(self.TEXTS, [[0], [1]], width=16)
         view = make(text, pairs=3, repeat=0.9, shuffle=True)
         same(view.ids[1, :7], [2, 11, 3, 2, 12, 13, 3])
         same(view.block_ids[1, 7:], [3] * 9)
@@ -224,8 +215,7 @@ class PairsTest(absltest.TestCase):
         self.assertTrue((view.targets['simcse'][0] >= 0).all())
 
     def test_keys_are_the_second_texts(self):
-        texts = [[[7, 8], [9], [10]], [[11], [12, 13], []]]
-        text = batch_of(texts, [[0], [1]], width=16)
+        text = batch_of(self.TEXTS, [[0], [1]], width=16)
         view = make(text, sentence_keys, pairs=3)
         same(view.ids[0, :3], [2, 9, 3])
         same(view.ids[1, :4], [2, 12, 13, 3])

@@ -30,15 +30,10 @@ def translations(texts, slots, width=T, crossed=False):
         for k, text in enumerate(pair):
             ids[i, k, : len(text)] = text
     return Translations(
-        ids,
-        np.ones(ids.shape, bool),
-        lengths.astype(np.int32),
-        np.arange(len(texts), dtype=np.int32),
-        np.array(slots, np.int32),
-        width,
-        np.zeros(len(texts), bool),
-        crossed,
-    )
+        ids, np.ones(ids.shape, bool), lengths.astype(np.int32),
+        np.arange(len(texts), dtype=np.int32), np.array(slots, np.int32),
+        width, np.zeros(len(texts), bool), crossed,
+    )  # fmt: skip
 
 
 def unmasked(pairs):
@@ -77,9 +72,8 @@ class TranslatedTest(parameterized.TestCase):
             ids=[[*first, *second, SEP, SEP]],
             positions=[[*range(8), *range(6), 0, 0]],
             block_ids=[[0] * 8 + [1] * 6 + [2] * 2],
-        )
-        self.assertIsNone(view.segment_ids)
-        self.assertEqual(view.counts['padding'], 2)
+            segment_ids=None, padding=[2],
+        )  # fmt: skip
 
     def test_positions_begin_anew(self):
         view = self.make([0, 1], restart=True)
@@ -118,11 +112,12 @@ class CrossedTest(parameterized.TestCase):
                 text, draw, {'xlco': 'example'}, zoo.SPECIALS
             )
             padding = T - len(expected)
-            same(view.ids, [[*expected, *[SEP] * padding]])
+            assert_view(
+                view, 'xlco', ids=[[*expected, *[SEP] * padding]],
+                places=[[0]], weights=[[1]], segment_ids=None,
+                padding=[padding],
+            )  # fmt: skip
             same(view.positions[0, : len(expected)], np.arange(len(expected)))
-            self.assertEqual(view.counts['padding'], padding)
-            assert_view(view, 'xlco', places=[[0]], weights=[[1]])
-            self.assertIsNone(view.segment_ids)
 
     def test_equal_texts_have_equal_numbers(self):
         other = [[[10, 11], [30, 31, 32]], [[13], [33, 34]]]

@@ -33,15 +33,10 @@ def random_windows(
 
 
 def make_draw(masked, shown=None, random=None, **more):
-    mask = np.zeros((2, 7), bool)
-    for row, places in enumerate(masked):
-        mask[row, places] = True
-    return Masking(
-        mask,
-        np.zeros((2, 7), np.int32) if shown is None else np.array(shown),
-        np.zeros((2, 7)) if random is None else np.array(random),
-        **more,
-    )
+    mask = pair_draw(masked, 7).masked
+    shown = np.zeros((2, 7), np.int32) if shown is None else np.array(shown)
+    random = np.zeros((2, 7)) if random is None else np.array(random)
+    return Masking(mask, shown, random, **more)
 
 
 def make_pairs(rows, length=9, **more):
@@ -71,10 +66,8 @@ def pair_draw(masked, length=9, **more):
 
 def two_pairs():
     """Makes pairs of at most 9 tokens; the second is padded."""
-    return make_pairs(
-        [([10, 11, 12], [13, 14, 15, 16, 17]), ([20], [21, 22])],
-        labels=[0, 1],
-    )
+    rows = [([10, 11, 12], [13, 14, 15, 16, 17]), ([20], [21, 22])]
+    return make_pairs(rows, labels=[0, 1])
 
 
 def two_pairs_draw():
@@ -83,8 +76,12 @@ def two_pairs_draw():
 
 
 def assert_view(view, row=None, **fields):
-    """Asserts values of a view's fields, or of a row's entries."""
+    """Asserts values of fields, a row's entries, or counts; and all types."""
     for name, expected in fields.items():
-        actual = getattr(view, name)
+        actual = view.counts.get(name)
+        actual = getattr(view, name) if actual is None else actual
         actual = actual[row] if isinstance(actual, dict) else actual
         same(actual, expected, name)
+    for path, array in views.flatten({'view': view}).items():
+        is_real = path.split('/')[1] in ('weights', 'measured', 'mixes')
+        assert array.dtype == (np.float32 if is_real else np.int32), path
