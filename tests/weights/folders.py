@@ -128,6 +128,11 @@ PAIRS = {
 }
 
 
+def save(path: pathlib.Path, tensors: dict[str, np.ndarray]) -> None:
+    """Writes weights as transformers does."""
+    files.write_tensors(path, tensors, {'format': 'pt'})
+
+
 def write(
     folder: pathlib.Path,
     case: str,
@@ -146,9 +151,7 @@ def write(
     name, values = huggingface.CASES[case]
     values = {**values, 'architectures': [name], **config}
     files.write_json(folder / 'config.json', values)
-    files.write_tensors(
-        folder / 'model.safetensors', tensors or state(case), {'format': 'pt'}
-    )
+    save(folder / 'model.safetensors', tensors or state(case))
     kind = values['model_type']
     if kind in PAIRS:
         names, merges = PAIRS[kind]()
@@ -161,13 +164,10 @@ def write(
         if kind == 'xlnet':
             names = {'<s>': '<cls>', '</s>': '<sep>'}
             for entry in described['added_tokens']:
-                entry['content'] = names.get(
-                    entry['content'], entry['content']
-                )
-            described['model']['vocab'] = [
-                (names.get(piece, piece), score)
-                for piece, score in described['model']['vocab']
-            ]
+                content = entry['content']
+                entry['content'] = names.get(content, content)
+            model = described['model']
+            model['vocab'] = [(names.get(x, x), y) for x, y in model['vocab']]
         files.write_json(folder / 'tokenizer.json', described)
     else:
         (folder / 'vocab.txt').write_text('\n'.join(vocabulary()) + '\n')
@@ -191,47 +191,31 @@ def change(path: pathlib.Path, **values: Any) -> None:
 def modules(folder, *kinds, settings=None, types=None):
     """Writes modules.json; of each kind its folder, or the encoder's own."""
     types = types or {}
-    files.write_json(
-        folder / 'modules.json',
-        [
-            {
-                'idx': i,
-                'name': str(i),
-                'path': '' if not i else f'{i}_{kind}',
-                'type': types.get(kind, f'sentence_transformers.models.{kind}'),
-            }
-            for i, kind in enumerate(kinds)
-        ],
-    )
+    listed = [
+        {'idx': i, 'name': str(i), 'path': f'{i}_{kind}' if i else '',
+         'type': types.get(kind, f'sentence_transformers.models.{kind}')}
+        for i, kind in enumerate(kinds)
+    ]  # fmt: skip
+    files.write_json(folder / 'modules.json', listed)
     if settings is not None:
         files.write_json(folder / SETTINGS, settings)
 
 
 def pooling(folder, number=1, **values):
     """Writes the module Pooling."""
-    place = folder / f'{number}_Pooling'
-    place.mkdir()
-    files.write_json(
-        place / 'config.json', {'word_embedding_dimension': WIDTH, **values}
-    )
+    path = folder / f'{number}_Pooling' / 'config.json'
+    change(path, word_embedding_dimension=WIDTH, **values)
 
 
 def dense(folder, number, wide, bias=True, width=WIDTH, name='activation.Tanh'):
     """Writes a module Dense; returns its weights."""
-    random = np.random.default_rng(number)
-    place = folder / f'{number}_Dense'
-    place.mkdir()
-    files.write_json(
-        place / 'config.json',
-        {
-            'in_features': width,
-            'out_features': wide,
-            'bias': bias,
-            'activation_function': f'torch.nn.modules.{name}',
-        },
-    )
+    random, place = np.random.default_rng(number), folder / f'{number}_Dense'
+    change(
+        place / 'config.json', in_features=width, out_features=wide, bias=bias,
+        activation_function=f'torch.nn.modules.{name}',
+    )  # fmt: skip
     arrays = {'linear.weight': random.normal(size=(wide, width)).astype('f4')}
     if bias:
         arrays['linear.bias'] = random.normal(size=wide).astype('f4')
-    files.write_tensors(place / 'model.safetensors', arrays, {'format': 'pt'})
+    save(place / 'model.safetensors', arrays)
     return arrays

@@ -68,25 +68,17 @@ def table() -> str:
         else:
             known = ARCHITECTURES[kind]
             ties = entry['config'].get('tie_word_embeddings', known.ties)
-            heads = dict.fromkeys(
-                [
-                    *entry.get('critics', ()),
-                    *entry.get('heads', ()),
-                    row_of(known.tied, {}) if ties and known.tied else None,
-                ]
-            )
+            heads = [*entry.get('critics', ()), *entry.get('heads', ())]
+            if ties and known.tied:
+                heads.append(row_of(known.tied, {}))
             texts, out = texts_of(entry), entry.get('out', kind)
-            cells += [
-                f'`{known.encoder}`',
-                '; '.join(
-                    [
-                        *([texts] if texts != 'strings' else []),
-                        *(_module(x) for x in entry.get('modules', ())),
-                        *(f'`{head}`' for head in heads if head),
-                    ]
-                ),
-                f'`{out}`' if out != kind else '',
-            ]
+            of_vector = '; '.join([
+                *([texts] if texts != 'strings' else []),
+                *(_module(x) for x in entry.get('modules', ())),
+                *(f'`{head}`' for head in dict.fromkeys(heads)),
+            ])  # fmt: skip
+            out = f'`{out}`' if out != kind else ''
+            cells += [f'`{known.encoder}`', of_vector, out]
         lines.append(f'| {" | ".join(cells)} |'.replace('  ', ' '))
     return HEAD + '\n'.join(lines) + '\n'
 

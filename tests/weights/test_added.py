@@ -90,14 +90,10 @@ def byte_pairs(prefix=False, normalizer=None, trims=True):
 def character_pairs():
     """GPT's."""
     names = ['<unk>', '<s>', *LETTERS, *(f'{c}</w>' for c in LETTERS), 'he']
-    public = tokenizers.Tokenizer(
-        models.BPE(
-            {piece: i for i, piece in enumerate(names)},
-            [('h', 'e')],
-            unk_token='<unk>',
-            end_of_word_suffix='</w>',
-        )  # fmt: skip
-    )
+    index = {piece: i for i, piece in enumerate(names)}
+    public = tokenizers.Tokenizer(models.BPE(
+        index, [('h', 'e')], unk_token='<unk>', end_of_word_suffix='</w>'
+    ))  # fmt: skip
     public.normalizer = normalizers.BertNormalizer()
     public.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     public.add_special_tokens(['<unk>'])
@@ -193,10 +189,8 @@ class AddedTest(places.Folder, parameterized.TestCase):
         if kind in ('xlm-r', 'modern'):
             # SentencePiece keeps it before blanks.
             strings = [text.replace('\u200b', '') for text in strings]
-        expected = [
-            actual.ids
-            for actual in public.encode_batch(strings, add_special_tokens=False)
-        ]
+        theirs = public.encode_batch(strings, add_special_tokens=False)
+        expected = [x.ids for x in theirs]
         actual, starts, ends = tokenizer.tokenize_with_offsets(strings)
         for text, a, b in zip(strings, actual.to_list(), expected, strict=True):
             self.assertEqual(a, b, repr(text))
@@ -212,10 +206,9 @@ class AddedTest(places.Folder, parameterized.TestCase):
         out = self.folder / 'out'
         out.mkdir()
         tokenizer_writer.write(out, tokenizer, 'bert', 64, 'bert')
-        written = tokenizers.Tokenizer.from_file(
-            str(out / 'tokenizer.json')
-        ).encode_batch(strings, add_special_tokens=False)
-        self.assertEqual([actual.ids for actual in written], expected)
+        public = tokenizers.Tokenizer.from_file(str(out / 'tokenizer.json'))
+        theirs = public.encode_batch(strings, add_special_tokens=False)
+        self.assertEqual([x.ids for x in theirs], expected)
 
     @parameterized.parameters('wordpiece', 'cased')
     def test_places(self, kind):
@@ -225,11 +218,8 @@ class AddedTest(places.Folder, parameterized.TestCase):
             AddedToken('[DOC]', lstrip=True, normalized=False), '<user>', 'Éa',
         ])  # fmt: skip
         tokenizer = self.read(public).tokenizer
-        strings = [
-            'é\u0301東京 [DOC]<USER> éa',
-            'Éa  hello [SEP]',
-            '\x00<user>a',
-        ]
+        strings = ['é\u0301東京 [DOC]<USER> éa', 'Éa  hello [SEP]',
+                   '\x00<user>a']  # fmt: skip
         for _, _, actual, _, expected in encoded(tokenizer, public, strings):
             np.testing.assert_array_equal(actual, expected)
 
@@ -297,9 +287,8 @@ class AddedTest(places.Folder, parameterized.TestCase):
         litert.write_tokenizer(self.folder, self.read(public).tokenizer)
         alone = litert.standalone.read_tokenizer(self.folder)
         for text in texts(3):
-            self.assertEqual(
-                alone.ids(text), public.encode(text).ids, repr(text)
-            )
+            expected = public.encode(text).ids
+            self.assertEqual(alone.ids(text), expected, repr(text))
 
     # ------------------------------------------------- files of a folder
 
@@ -313,16 +302,13 @@ class AddedTest(places.Folder, parameterized.TestCase):
         files.write_json(self.folder / 'tokenizer_config.json', {
             'additional_special_tokens': ['[NEW]', '[FAR]'],
         })  # fmt: skip
-        read = tokenizer_reader.read(
-            self.folder, last + 2, {'model_type': 'bert'}
-        )
+        bert = {'model_type': 'bert'}
+        read = tokenizer_reader.read(self.folder, last + 2, bert)
         expected = [[last], [last - 2, last - 1], [last + 1], [3]]
         strings = ['[add]', 'hello last', '[NEW]', '[SEP]']
         # What a list of special tokens names is one, a number alone is not.
-        special = {
-            token['content']: token['special']
-            for token in read.tokenizer.options['added']
-        }
+        tokens = read.tokenizer.options['added']
+        special = {x['content']: x['special'] for x in tokens}
         self.assertEqual((special['[NEW]'], special['[ADD]']), (True, False))
         # A token that is there twice has its last id.
         self.assertEqual(read.tokenizer.tokenize(strings).to_list(), expected)
@@ -334,24 +320,18 @@ class AddedTest(places.Folder, parameterized.TestCase):
                 str(last): {'content': '[add]', 'special': False},
             },
         })  # fmt: skip
-        read = tokenizer_reader.read(
-            self.folder, last + 1, {'model_type': 'bert'}
-        )
-        self.assertEqual(
-            read.tokenizer.tokenize(strings[:1]).to_list(), [[last]]
-        )
+        read = tokenizer_reader.read(self.folder, last + 1, bert)
+        (ids,) = read.tokenizer.tokenize(strings[:1]).to_list()
+        self.assertEqual(ids, [last])
 
     def test_fewer_tokens_than_embeddings(self):
         public = unigram(charsmap())
         read = self.read(public, public.get_vocab_size() + 35)
         self.assertLen(read.tokenizer, public.get_vocab_size() + 35)
-        self.assertEqual(read.notes, [
-            '35 embeddings have no token of the vocabulary'
-        ])  # fmt: skip
-        self.assertEqual(
-            read.tokenizer.tokenize(['hello a']).to_list(),
-            [public.encode('hello a').ids],
-        )
+        note = '35 embeddings have no token of the vocabulary'
+        self.assertEqual(read.notes, [note])
+        (ids,) = read.tokenizer.tokenize(['hello a']).to_list()
+        self.assertEqual(ids, public.encode('hello a').ids)
 
     @parameterized.parameters(
         # As transformers 5 has it: (settings, class of the model, cased?)
@@ -366,25 +346,20 @@ class AddedTest(places.Folder, parameterized.TestCase):
         public = wordpiece()
         read = self.read(public, config={'model_type': kind}, **settings)
         self.assertEqual(read.tokenizer.lower_case, not cased)
-        self.assertEqual(
-            read.tokenizer.tokenize(['Hello']).to_list(),
-            [[WORDS.index('Hello' if cased else 'hello')]],
-        )
+        (ids,) = read.tokenizer.tokenize(['Hello']).to_list()
+        self.assertEqual(ids, [WORDS.index('Hello' if cased else 'hello')])
         self.assertEqual(bool(read.notes), cased)
-        if cased:
-            self.assertRegex(
-                read.notes[0], '^lowercase False, as tokenizer_con'
-            )
+        for note in read.notes:
+            self.assertStartsWith(note, 'lowercase False, as tokenizer_con')
 
     def test_a_blank_before_a_text(self):
         public = byte_pairs()
         read = self.read(
             public, config={'model_type': 'roberta'}, add_prefix_space=True
         )
-        self.assertEqual(
-            read.tokenizer.tokenize(['the']).to_list(),
-            [public.encode(' the', add_special_tokens=False).ids],
-        )
+        (ids,) = read.tokenizer.tokenize(['the']).to_list()
+        expected = public.encode(' the', add_special_tokens=False).ids
+        self.assertEqual(ids, expected)
 
     @parameterized.parameters((True, '\u2581hello'), (False, 'hello'))
     def test_what_follows_a_token_is_marked_by_older_llamas(self, legacy, last):
@@ -400,13 +375,12 @@ class AddedTest(places.Folder, parameterized.TestCase):
     def test_identity(self):
         inner = WordPieceTokenizer(WORDS)
         token = subject.AddedToken('lone', 7)
+        names = [field.name for field in dataclasses.fields(token)]
+        values = 'far', 8, True, True, True, True, False
         others = [
-            dataclasses.replace(token, **{field.name: value})
-            for field, value in zip(
-                dataclasses.fields(token),
-                ('far', 8, True, True, True, True, False), strict=True,
-            )
-        ]  # fmt: skip
+            dataclasses.replace(token, **{name: value})
+            for name, value in zip(names, values, strict=True)
+        ]
         every = [[token], *([other] for other in others), [token, others[0]]]
         every = {subject.WithAdded(inner, x).identity for x in every}
         self.assertLen(every | {inner.identity}, 10)
@@ -465,10 +439,9 @@ class AroundTest(places.Folder, parameterized.TestCase):
         template = Template(read.tokenizer, layout_of(layout))
         for pairs in (), ('world hello',):
             theirs = public.encode('hello', *pairs)
+            second = tf.constant(pairs) if pairs else None
             ids, lengths, second = template.format(
-                tf.constant(['hello']),
-                tf.constant(pairs) if pairs else None,
-                16,
+                tf.constant(['hello']), second, 16
             )
             size = int(lengths[0])
             self.assertEqual(ids[0, :size].numpy().tolist(), theirs.ids)
@@ -497,10 +470,8 @@ class AroundTest(places.Folder, parameterized.TestCase):
 
     def test_nothing_stands_around(self):
         for described in None, {'type': 'ByteLevel'}:
-            self.assertEqual(
-                post_processors.read(described, 'x'),
-                ((('A', 0),), (('A', 0), ('B', 1))),
-            )
+            actual = post_processors.read(described, 'x')
+            self.assertEqual(actual, ((('A', 0),), (('A', 0), ('B', 1))))
 
     @parameterized.parameters(
         ('BertTokenizer', 1), ('DebertaV2Tokenizer', 1),
@@ -526,11 +497,7 @@ class AroundTest(places.Folder, parameterized.TestCase):
         with eagerly():
             vectors = loaded.encode(['', 'a file'], progress=False)
         self.assertTrue(np.isfinite(vectors).all())
-        files.write_json(
-            source / 'tokenizer_config.json', {'add_eos_token': True}
-        )
+        folders.change(source / 'tokenizer_config.json', add_eos_token=True)
         convert.convert(source, root / 'ended')
-        self.assertEqual(
-            infoword_tf.load(root / 'ended').after,
-            [loaded.tokenizer.vocabulary.index('<|endoftext|>')],
-        )
+        end = loaded.tokenizer.vocabulary.index('<|endoftext|>')
+        self.assertEqual(infoword_tf.load(root / 'ended').after, [end])

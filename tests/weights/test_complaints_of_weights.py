@@ -26,9 +26,7 @@ def tensors(folder, changed):
     """The weights, changed by a function."""
     actual = folders.state('bert')
     changed(actual)
-    files.write_tensors(
-        folder / 'model.safetensors', actual, {'format': 'pt'}
-    )
+    folders.save(folder / 'model.safetensors', actual)
 
 
 def flip(folder, byte, value=0xFF):
@@ -58,9 +56,7 @@ def shards(folder):
     places = {}
     for number, part in enumerate((names[:9], names[9:])):
         shard = f'model-{number + 1:05}-of-00002.safetensors'
-        files.write_tensors(
-            folder / shard, {n: actual[n] for n in part}, {'format': 'pt'}
-        )
+        folders.save(folder / shard, {n: actual[n] for n in part})
         places |= dict.fromkeys(part, shard)
     files.write_json(
         folder / 'model.safetensors.index.json', {'weight_map': places}
@@ -240,11 +236,8 @@ class ComplaintsTest(places.Folder, parameterized.TestCase):
         def copied(factor):
             actual = folders.state('bert_tanh')
             table = actual['bert.embeddings.word_embeddings.weight']
-            files.write_tensors(
-                source / 'model.safetensors',
-                {**actual, name: factor * table},
-                {'format': 'pt'},
-            )
+            actual[name] = factor * table
+            folders.save(source / 'model.safetensors', actual)
 
         copied(np.float32(1.001))
         with refused('untied_copy', name):
@@ -308,14 +301,11 @@ class ComplaintsTest(places.Folder, parameterized.TestCase):
             for name in list(actual):
                 if 'LayerNorm' in name:
                     old = name.replace('.weight', '.gamma')
-                    old = old.replace('.bias', '.beta')
-                    actual[old] = actual.pop(name)
+                    actual[old.replace('.bias', '.beta')] = actual.pop(name)
 
         tensors(source, rename)
         convert.convert(source, self.folder / 'old')
-        self.assertEqual(
-            *(
-                (self.folder / name / 'weights.safetensors').read_bytes()
-                for name in ('new', 'old')
-            )
-        )
+        self.assertEqual(*(
+            (self.folder / name / 'weights.safetensors').read_bytes()
+            for name in ('new', 'old')
+        ))  # fmt: skip

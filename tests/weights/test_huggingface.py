@@ -24,7 +24,7 @@ from infoword_tf.weights import (
 from infoword_tf.weights.huggingface import labels_of, read, write
 from tests import places
 from tests.eager import eagerly
-from tests.near import same
+from tests.near import near, same
 from tests.oracles import huggingface
 from tests.refused import refused
 from tests.weights import folders
@@ -91,6 +91,16 @@ FIRST_NAMES = {
         'post_attention_layernorm': 'attn_ln', 'post_mlp_layernorm': 'mlp_ln',
         r'lm_head\.layer_norm': 'lm_head.norm',
     },
+}  # fmt: skip
+# Of cases, keys that are others on the way out.
+_BY_ANOTHER_NAME = ('model_type', 'architectures', 'is_causal',
+                    'sliding_window', 'max_position_embeddings')  # fmt: skip
+OTHER_KEYS = {
+    # A head is left out.
+    'electra': ('architectures',), 'albert': ('architectures',),
+    # BERT's encoder, EuroBERT's and Llama's.
+    'electra_wide': ('architectures', 'model_type', 'embedding_size'),
+    'llama_seeing_all': _BY_ANOTHER_NAME, 'mistral': _BY_ANOTHER_NAME,
 }  # fmt: skip
 FIRST_KEYS = {
     'hidden_size': 'n_embd', 'num_hidden_layers': 'n_layer',
@@ -242,7 +252,7 @@ class ConfigJsonTest(parameterized.TestCase):
         self.assertEqual(architectures.encoder_of(first, ''), expected)
 
 
-class ParityTest(parameterized.TestCase):
+class ParityTest(places.Folder, parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -261,10 +271,17 @@ class ParityTest(parameterized.TestCase):
         return root
 
     def converted(self, case, **config):
+        """Writes a folder, and a workdir of it."""
         root = pathlib.Path(self.create_tempdir().full_path)
         source = folders.write(root / 'source', case, **config)
         convert.convert(source, root / 'workdir')
         return source, root / 'workdir'
+
+    def written(self, workdir):
+        """A folder of a workdir beside it, and what its config.json says."""
+        output = workdir.with_name('output')
+        convert.write(workdir, output, 'huggingface')
+        return output, files.read_json(output / 'config.json')
 
     @parameterized.parameters(*huggingface.CASES)
     def test_all_layers_and_heads_are_those_of_transformers(self, case):
@@ -274,9 +291,7 @@ class ParityTest(parameterized.TestCase):
         layers, states = layers_of(loaded, kind)
         # ELECTRA's has the embeddings before they are widened.
         first = int(case.startswith('electra') and case != 'electra_wide')
-        np.testing.assert_allclose(
-            layers[first:], expected['layers'][first:], atol=NEAR
-        )
+        near(layers[first:], expected['layers'][first:], atol=NEAR)
         objectives = loaded.model.objectives
         masked = ('tokens', 0.15) if 'mlm' in objectives else (None, None)
         config = loaded.config
@@ -288,9 +303,9 @@ class ParityTest(parameterized.TestCase):
             real = np.any(logits, axis=-1)
             if kind == 'xlnet' and logits.ndim == 2:
                 real[1] = False  # theirs reads the last place, padding or not
-            near = NEAR if logits.shape[-1] < huggingface.V else 3 * NEAR
-            np.testing.assert_allclose(
-                np.asarray(scores)[real], logits[real], atol=near, message=part
+            bound = NEAR if logits.shape[-1] < huggingface.V else 3 * NEAR
+            near(
+                np.asarray(scores)[real], logits[real], atol=bound, message=part
             )
 
     def scores(self, loaded, states, inputs, part):
@@ -318,8 +333,8 @@ class ParityTest(parameterized.TestCase):
 
     @parameterized.parameters(*huggingface.CASES)
     def test_out_again_every_number_has_its_name(self, case):
-        source, output = (self.whole(case) / x for x in ('source', 'output'))
-        convert.write(self.whole(case) / 'workdir', output, 'huggingface')
+        source = self.whole(case) / 'source'
+        output, after = self.written(self.whole(case) / 'workdir')
         expected = folders.state(case)
         kind = huggingface.CASES[case][1]['model_type']
         renamed = architectures.ARCHITECTURES[kind].naming.old.items()
@@ -327,53 +342,35 @@ class ParityTest(parameterized.TestCase):
             expected = {re.sub(old, new, n): x for n, x in expected.items()}
         actual = files.read_tensors(output / 'model.safetensors')
         if case in ('gpt', 'gpt2'):  # theirs goes out with its head
-            expected = {
-                f'transformer.{n}': array for n, array in expected.items()
-            }
+            expected = {f'transformer.{n}': x for n, x in expected.items()}
         bare = {n.split('.', 1)[1] if n.startswith(
             ('bert.', 'roberta.', 'electra.', 'distilbert.', 'transformer.',
              'model.', 'mpnet.', 'albert.', 'deberta.', 'nomic_bert.', 'gte.')
         ) else n: n for n in expected}  # fmt: skip
         for name, array in actual.items():
-            original = expected.get(name)
-            if original is None:
-                original = expected[bare[name]]
+            original = expected[name if name in expected else bare[name]]
             if name.endswith('position_embeddings.weight'):
                 array, original = array[2:], original[2:]  # two have no token
             # Norms of Gemma's hold one less than what they multiply by.
-            np.testing.assert_allclose(
+            near(
                 array, original, rtol=0, atol=3e-7 * ('gemma' in case),
                 message=name,
             )  # fmt: skip
-        left = {
-            n for n in expected
-            if n not in actual and n.partition('.')[2] not in actual
-        }  # fmt: skip
-        dropped = ('pooler.', 'discriminator_', 'decoder.', 'vocab_projector.w')
-        dropped += ('sop_classifier.',)
-        dropped += ('lm_loss.weight', 'generator_lm_head.weight', 'word_emb')
-        dropped += ('lm_head.weight',)
-        for name in left:
-            self.assertTrue(any(d in name for d in dropped), name)
+        dropped = (
+            'pooler.', 'discriminator_', 'decoder.', 'vocab_projector.w',
+            'sop_classifier.', 'lm_loss.weight', 'generator_lm_head.weight',
+            'word_emb', 'lm_head.weight',
+        )  # fmt: skip
+        for name in expected:
+            if name not in actual and name.partition('.')[2] not in actual:
+                self.assertTrue(any(d in name for d in dropped), name)
         before = files.read_json(source / 'config.json')
-        after = files.read_json(output / 'config.json')
+        if case in ('gpt', 'gpt2'):
+            name = before['architectures'][0].removesuffix('Model')
+            before['architectures'] = [f'{name}LMHeadModel']
         for key, value in before.items():
-            if key == 'architectures' and case in (
-                'electra', 'electra_wide', 'albert'
-            ):
-                continue  # a head is left out
-            if key == 'architectures' and case in ('gpt', 'gpt2'):
-                value = [f'{value[0].removesuffix("Model")}LMHeadModel']
-            if case == 'electra_wide' and key in (
-                'model_type', 'embedding_size'
-            ):
-                continue  # BERT's encoder by another name
-            if case in ('llama_seeing_all', 'mistral') and key in (
-                'model_type', 'architectures', 'is_causal', 'sliding_window',
-                'max_position_embeddings',
-            ):  # fmt: skip
-                continue  # EuroBERT's, and Llama's, by another name
-            self.assertEqual(after.get(key, value), value, key)
+            if key not in OTHER_KEYS.get(case, ()):
+                self.assertEqual(after.get(key, value), value, key)
 
     @parameterized.parameters((0, 1), (2, 1), (0, 0))
     def test_positions_begin_after_the_number_of_the_padding(self, read, pad):
@@ -383,31 +380,28 @@ class ParityTest(parameterized.TestCase):
         """
         names = ['<pad>', '</s>', '<unk>', '<mask>']
         names.insert(1 - pad, '<s>')
-        root = pathlib.Path(self.create_tempdir().full_path)
-        source = folders.write(root / 'source', 'roberta', pad_token_id=read)
+        source, workdir = self.folder / 'source', self.folder / 'workdir'
+        folders.write(source, 'roberta', pad_token_id=read)
         names, _ = folders.byte_pairs(*names)
         index = {piece: i for i, piece in enumerate(names)}
         self.assertEqual(index['<pad>'], pad)
         files.write_json(source / 'vocab.json', index)
-        convert.convert(source, root / 'workdir')
+        convert.convert(source, workdir)
         name = 'roberta.embeddings.position_embeddings.weight'
         table = folders.state('roberta')[name][read + 1 :]
-        ours = files.read_tensors(root / 'workdir' / 'weights.safetensors')
+        ours = files.read_tensors(workdir / 'weights.safetensors')
         same(ours['encoder/position_embeddings'], table)
-        convert.write(root / 'workdir', root / 'output', 'huggingface')
-        config = files.read_json(root / 'output' / 'config.json')
-        self.assertEqual(
-            (config['pad_token_id'], config['max_position_embeddings']),
-            (pad, 22 - read + pad),
-        )
-        theirs = files.read_tensors(root / 'output' / 'model.safetensors')
+        output, config = self.written(workdir)
+        self.assertEqual(config['pad_token_id'], pad)
+        self.assertEqual(config['max_position_embeddings'], 22 - read + pad)
+        theirs = files.read_tensors(output / 'model.safetensors')
         same(theirs[name][pad + 1 :], table)
 
     def test_padding_that_texts_hold_is_said(self):
+        own = {'AutoModel': 'own.Model'}
         source = folders.write(
-            pathlib.Path(self.create_tempdir().full_path, 'source'),
-            'roberta', pad_token_id=0, auto_map={'AutoModel': 'own.Model'},
-        )  # fmt: skip
+            self.folder / 'source', 'roberta', pad_token_id=0, auto_map=own
+        )
         note, other = read(source).tokenizer.notes
         self.assertIn("transformers takes '<s>' (pad_token_id 0) in a", note)
         self.assertIn('(auto_map) is not run: it is read as any rob', other)
@@ -418,8 +412,7 @@ class ParityTest(parameterized.TestCase):
     def test_padding_of_folders_that_say_none(self):
         """transformers has a number for Gemma, and none for Qwen."""
         for case, pads in (('gemma', '[PAD]'), ('qwen3', None)):
-            source = pathlib.Path(self.create_tempdir().full_path, case)
-            folders.write(source, case)
+            source = folders.write(self.folder / case, case)
             self.assertEqual(read(source).padding, '[PAD]')
             folders.change(source / 'config.json', pad_token_id=None)
             self.assertEqual(read(source).padding, pads)
@@ -441,10 +434,8 @@ class ParityTest(parameterized.TestCase):
             loaded = infoword_tf.load(workdir)
             states.append(loaded.states(tf.constant([[7, 8, 9]]), [3])[0])
         for other in states[1:]:
-            np.testing.assert_allclose(other, states[0], atol=1e-6)
-        convert.write(workdir, workdir.with_name('output'), 'huggingface')
-        config = workdir.with_name('output') / 'config.json'
-        self.assertEqual(files.read_json(config)['n_inner'], 24)
+            near(other, states[0], atol=1e-6)
+        self.assertEqual(self.written(workdir)[1]['n_inner'], 24)
 
     def test_layers_of_a_shared_stack(self):
         """One runs as often as layers are asked for, and goes out again."""
@@ -452,14 +443,12 @@ class ParityTest(parameterized.TestCase):
         loaded = infoword_tf.load(workdir)
         short = loaded.shortened([1, 3])
         ids, lengths = tf.constant([[7, 8, 9]]), [3]
-        np.testing.assert_allclose(
+        near(
             short.states(ids, lengths), loaded.states(ids, lengths, [2]),
             atol=1e-6,
         )  # fmt: skip
         short.write(workdir.with_name('short'))
-        output = workdir.with_name('output')
-        convert.write(workdir.with_name('short'), output, 'huggingface')
-        config = files.read_json(output / 'config.json')
+        _, config = self.written(workdir.with_name('short'))
         self.assertEqual(config['num_hidden_layers'], 2)
 
     @parameterized.parameters('bert_spans', 'modern_spans')
@@ -535,7 +524,8 @@ class ParityTest(parameterized.TestCase):
         ):  # fmt: skip
             loaded = infoword_tf.load(self.whole(case) / 'workdir')
             change(loaded)
-            out = pathlib.Path(self.create_tempdir().full_path)
+            out = self.folder / case
+            out.mkdir()
             dropped = write(out, loaded)
             (row,) = loaded.config.rows
             self.assertIn(f'the row {row} ({reason})', dropped)
@@ -545,7 +535,8 @@ class ParityTest(parameterized.TestCase):
         tokenizer = infoword_tf.load(self.whole('gpt2') / 'workdir').tokenizer
         self.assertLen(set(tokenizer.special_ids), 1)
         for kind, pads in ('gpt2', None), ('qwen3', '<|endoftext|>'):
-            out = pathlib.Path(self.create_tempdir().full_path)
+            out = self.folder / kind
+            out.mkdir()
             tokenizer_writer.write(out, tokenizer, kind, 20, 'end')
             settings = files.read_json(out / 'tokenizer_config.json')
             self.assertEqual(settings.get('pad_token'), pads, kind)
@@ -562,7 +553,7 @@ class ParityTest(parameterized.TestCase):
         files.write_tensors(workdir / 'weights.safetensors', tensors, {})
         loaded = infoword_tf.load(workdir)
         loaded.tokenizer.pad_id = 3
-        out = pathlib.Path(self.create_tempdir().full_path)
+        out = self.folder
         position, segments = write(out, loaded)
         self.assertIn("position of '<pad>' (pad_token_id 1)", position)
         self.assertIn('segments but the first', segments)
@@ -580,8 +571,7 @@ class ParityTest(parameterized.TestCase):
         config = Config.read(workdir)
         layout = Layout((), ('sep',), padding_side='left')
         config.replace(layout=layout).write(workdir)
-        out, again = (workdir.with_name(name) for name in ('out', 'again'))
-        convert.write(workdir, out, 'huggingface')
+        (out, _), again = self.written(workdir), workdir.with_name('again')
         settings = files.read_json(out / 'tokenizer_config.json')
         self.assertEqual(settings['padding_side'], 'left')
         convert.convert(out, again)
@@ -622,11 +612,7 @@ class ParityTest(parameterized.TestCase):
         """As its first release wrote config.json, and as transformers 5."""
         _, values = huggingface.CASES['modern_classes']
         first = {**values, 'global_attn_every_n_layers': every}
-        now = {
-            key: value
-            for key, value in values.items()
-            if not key.endswith('_rope_theta')
-        }
+        now = {k: x for k, x in values.items() if 'rope_theta' not in k}
         now['layer_types'] = [
             'sliding_attention' if i % every else 'full_attention'
             for i in range(4)
@@ -736,22 +722,21 @@ class ParityTest(parameterized.TestCase):
         )  # fmt: skip
         if row == 'label':
             texts = ['a', 'b c']
-            np.testing.assert_allclose(
+            near(
                 model.classify(texts), activation(model.scores(texts)),
                 atol=1e-6,
             )  # fmt: skip
             scores = model.classes.probabilities(scores)
         else:
             self.assertLen(model.rate(['a', 'b c']), 2)
-        np.testing.assert_allclose(scores, activation(expected), atol=NEAR)
-        convert.write(workdir, workdir.with_name('out'), 'huggingface')
-        written = files.read_json(workdir.with_name('out') / 'config.json')
+        near(scores, activation(expected), atol=NEAR)
+        out, written = self.written(workdir)
         if problem in (None, 'single_label_classification'):
             problem = None  # that is what they take it for
         self.assertEqual(written.get('problem_type'), problem)
         self.assertLen(written['id2label'], expected.shape[1])
         one, other = (files.read_tensors(x / 'model.safetensors')
-                      for x in (source, workdir.with_name('out')))  # fmt: skip
+                      for x in (source, out))  # fmt: skip
         heads = [name for name in one if name.startswith('classifier')]
         self.assertNotEmpty(heads)
         for name in heads:
@@ -766,9 +751,7 @@ class ParityTest(parameterized.TestCase):
 
     def test_other_byte_pairs_take_ids_alone(self):
         """Where words are split in a way that nothing here does."""
-        source = folders.write(
-            pathlib.Path(self.create_tempdir().full_path, 'source'), 'gpt2'
-        )
+        source = folders.write(self.folder / 'source', 'gpt2')
         index = files.read_json(source / 'vocab.json')
         merges = (source / 'merges.txt').read_text().split('\n')[1:-1]
         files.write_json(source / 'tokenizer.json', {

@@ -14,16 +14,11 @@ from tests.weights import folders
 _ROPE = {'rope_type': 'linear', 'factor': 2.0, 'rope_theta': 77.0}
 _BOTH = {'full_attention': _ROPE | {'rope_type': 'default'}}
 OTHER = {
-    'layer_types': ['sliding_attention'] * 3,
-    'pad_token_id': 5,
-    'rope_parameters': _ROPE,
-    'rope_scaling': _ROPE,
-    'sliding_window': 6,
-    'sliding_window_pattern': 2,
-    'use_bidirectional_attention': False,
-    'classifier_activation': 'relu',
-    'partial_rotary_factor': 0.5,
-}
+    'layer_types': ['sliding_attention'] * 3, 'pad_token_id': 5,
+    'rope_parameters': _ROPE, 'rope_scaling': _ROPE, 'sliding_window': 6,
+    'sliding_window_pattern': 2, 'use_bidirectional_attention': False,
+    'classifier_activation': 'relu', 'partial_rotary_factor': 0.5,
+}  # fmt: skip
 # What decides names, labels or heads, as tests of these know.
 ELSEWHERE = {
     'architectures', 'classifier_pooling', 'id2label', 'label2id', 'legacy',

@@ -38,11 +38,8 @@ _ROBERTA = {
 
 def named(refused_here):
     """Names of the encoders that are refused, or come in."""
-    return [
-        name
-        for name, entry in ENCODERS_OF.items()
-        if ('refused' in entry) == refused_here
-    ]
+    return [name for name, entry in ENCODERS_OF.items()
+            if ('refused' in entry) == refused_here]  # fmt: skip
 
 
 def tiny(arguments):
@@ -184,13 +181,9 @@ class PublicEncodersTest(places.Folder, parameterized.TestCase):
         folders.modules(folder, *kinds)
         return folder
 
-    @parameterized.parameters(
-        *(
-            name
-            for name in named(refused_here=False)
-            if 'modules' in ENCODERS_OF[name]
-        )
-    )
+    @parameterized.parameters(*(
+        x for x in named(refused_here=False) if 'modules' in ENCODERS_OF[x]
+    ))  # fmt: skip
     def test_modules(self, name):
         modules = ENCODERS_OF[name]['modules']
         _, vectors = sentence_transformers.read(self.written(modules))
@@ -220,24 +213,20 @@ class PublicEncodersTest(places.Folder, parameterized.TestCase):
             proto.trainer_spec.unk_id = tokenizer['specials'].index('[UNK]')
             (folder / tokenizer['file']).write_bytes(proto.SerializeToString())
         else:
-            files.write_json(
-                folder / 'tokenizer.json',
-                {
-                    'version': '1.0',
-                    'added_tokens': [
-                        {
-                            'id': i, 'content': token, 'special': True,
-                            'single_word': False, 'lstrip': False,
-                            'rstrip': False, 'normalized': False,
-                        }
-                        for i, token in enumerate(tokenizer['specials'])
-                    ],
-                    'normalizer': tokenizer['normalizer'],
-                    'pre_tokenizer': tokenizer['pre_tokenizer'],
-                    'post_processor': template(tokenizer),
-                    'model': vocabulary(tokenizer),
-                },
-            )  # fmt: skip
+            flags = dict.fromkeys(
+                ('single_word', 'lstrip', 'rstrip', 'normalized'), False
+            )
+            files.write_json(folder / 'tokenizer.json', {
+                'version': '1.0',
+                'added_tokens': [
+                    {'id': i, 'content': token, 'special': True, **flags}
+                    for i, token in enumerate(tokenizer['specials'])
+                ],
+                'normalizer': tokenizer['normalizer'],
+                'pre_tokenizer': tokenizer['pre_tokenizer'],
+                'post_processor': template(tokenizer),
+                'model': vocabulary(tokenizer),
+            })  # fmt: skip
         settings = {'tokenizer_class': tokenizer['class']}
         files.write_json(folder / 'tokenizer_config.json', settings)
         ours = tokenizer_reader.read(folder, 2 * V).tokenizer

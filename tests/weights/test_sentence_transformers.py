@@ -141,6 +141,13 @@ class ModulesTest(parameterized.TestCase):
         convert.convert(self.source, self.root / 'workdir', **more)
         return infoword_tf.load(self.root / 'workdir')
 
+    def out_and_in(self):
+        """A folder of the workdir, and what is loaded of that."""
+        output, again = self.root / 'output', self.root / 'again'
+        convert.write(self.root / 'workdir', output, 'sentence_transformers')
+        convert.convert(output, again)
+        return output, infoword_tf.load(again)
+
     @parameterized.parameters(
         ({'pooling_mode': 'lasttoken'}, 'last'),
         ({'pooling_mode': ['max']}, 'max'),
@@ -199,20 +206,16 @@ class ModulesTest(parameterized.TestCase):
             EncoderConfig('lookup', {}), {}, 8,
             prompts=vectors.prompts, prompt=vectors.prompt,
         )  # fmt: skip
-        self.assertEqual(
-            [config.prompt_text(config.prompt_for(x)) for x in ROLES],
-            [query, document],
-        )
+        texts = [config.prompt_text(config.prompt_for(x)) for x in ROLES]
+        self.assertEqual(texts, [query, document])
         self.assertEqual(config.prompt_text(), prompts.get(default, ''))
         for name in prompts:  # empty ones, too
             self.assertEqual(config.prompt_text(name), prompts[name] or '')
 
     def test_prompts_can_be_given(self):
         loaded = self.converted(prompts={'passage': 'it says '})
-        same(
-            loaded.encode(['a'], progress=False, prompt='passage'),
-            loaded.encode(['it says a'], progress=False),
-        )
+        expected = loaded.encode(['it says a'], progress=False)
+        same(loaded.encode(['a'], progress=False, prompt='passage'), expected)
 
     @parameterized.parameters(
         (BERT, {}, 7),
@@ -227,9 +230,7 @@ class ModulesTest(parameterized.TestCase):
         self, name, values, outcome
     ):
         self.sentence()
-        files.write_json(
-            self.source / 'tokenizer_config.json', {'model_max_length': 7}
-        )
+        change(self.source / 'tokenizer_config.json', model_max_length=7)
         files.write_json(self.source / name, values)
         self.assertEqual(self.converted().max_length, outcome)
 
@@ -237,38 +238,26 @@ class ModulesTest(parameterized.TestCase):
         """It scores as transformers does."""
         self.source = folders.write(self.root / 'classes', 'bert_classes')
         modules(self.source, 'Transformer', settings=CROSS_ENCODER, types=NEW)
-        files.write_json(
-            self.source / BERT, CLASSES | {'max_seq_length': 19}
-        )
+        change(self.source / BERT, **CLASSES, max_seq_length=19)
         loaded = self.converted()
         self.assertEqual(loaded.classify(TEXTS, TEXTS).shape, (4, 3))
         self.assertEqual(loaded.max_length, 19)
-        output = self.root / 'output'
-        convert.write(self.root / 'workdir', output, 'sentence_transformers')
-        read = {
-            path.name: json.loads(path.read_text())
-            for path in output.glob('*.json')
-        }
-        self.assertEqual(
-            [entry['type'] for entry in read['modules.json']],
-            ['sentence_transformers.models.Transformer'],
-        )
-        self.assertEqual(
-            read[SETTINGS],
-            CROSS_ENCODER | {'activation_fn': 'torch.nn.Identity'},
-        )
-        self.assertEqual(
-            read[BERT],
-            {
-                'max_seq_length': 19, 'do_lower_case': False,
-                'transformer_task': 'sequence-classification',
-            },
-        )  # fmt: skip
-        convert.convert(output, self.root / 'again')
+        output, again = self.out_and_in()
+        read = {x.name: json.loads(x.read_text())
+                for x in output.glob('*.json')}  # fmt: skip
+        (module,) = read['modules.json']
+        kind = 'sentence_transformers.models.Transformer'
+        self.assertEqual(module['type'], kind)
+        bare = {'activation_fn': 'torch.nn.Identity'}
+        self.assertEqual(read[SETTINGS], CROSS_ENCODER | bare)
+        self.assertEqual(read[BERT], {
+            'max_seq_length': 19, 'do_lower_case': False,
+            'transformer_task': 'sequence-classification',
+        })  # fmt: skip
         inputs = huggingface.inputs('bert')
         outcome = folders.answers('bert_classes')['logits']
-        for model in loaded, infoword_tf.load(self.root / 'again'):
-            lengths = inputs['attention_mask'].sum(axis=1)
+        lengths = inputs['attention_mask'].sum(axis=1)
+        for model in loaded, again:
             scores = model.classes.class_scores(
                 tf.constant(inputs['input_ids'], tf.int32),
                 tf.constant(lengths, tf.int32), tf.constant([4, 4]),
@@ -284,9 +273,8 @@ class ModulesTest(parameterized.TestCase):
             task = TaskConfig('', 'label', pairs, (), {}, {})
             config = loaded.config.replace(task=task)
             (output / name).mkdir(parents=True)
-            sentence_transformers.write(
-                output / name, loaded.with_config(config)
-            )
+            model = loaded.with_config(config)
+            sentence_transformers.write(output / name, model)
         settings = files.read_json(output / 'pairs' / SETTINGS)
         self.assertEqual(settings['activation_fn'], 'torch.nn.Sigmoid')
         # No CrossEncoder reads one text, or a pair in both orders.
@@ -296,28 +284,23 @@ class ModulesTest(parameterized.TestCase):
     @parameterized.parameters(False, True)
     def test_vectors_are_cut(self, normalize):
         """To their first numbers; on the way out and in again, too."""
-        self.sentence(
-            *['Normalize'] * normalize, settings={'truncate_dim': 5}
-        )
+        kinds = ['Normalize'] * normalize
+        self.sentence(*kinds, settings={'truncate_dim': 5})
         loaded = self.converted()
         outcome = loaded.encode(TEXTS, progress=False, pooling='mean')[:, :5]
         if normalize:
             outcome /= np.linalg.norm(outcome, axis=1, keepdims=True)
-        output = self.root / 'output'
-        convert.write(self.root / 'workdir', output, 'sentence_transformers')
+        output, again = self.out_and_in()
         settings = files.read_json(output / SETTINGS)
         self.assertEqual(settings.get('truncate_dim'), None if normalize else 5)
-        convert.convert(output, self.root / 'again')
-        for model in loaded, infoword_tf.load(self.root / 'again'):
+        for model in loaded, again:
             near(model.encode(TEXTS, progress=False), outcome, atol=1e-6)
 
     def test_lower_case_before_a_tokenizer_that_keeps_case(self):
         self.sentence()
         files.write_json(self.source / BERT, {'do_lower_case': True})
         self.assertTrue(self.converted().tokenizer.lower_case)
-        files.write_json(
-            self.source / 'tokenizer_config.json', {'do_lower_case': False}
-        )
+        change(self.source / 'tokenizer_config.json', do_lower_case=False)
         with refused('lower_cases_cased'):
             convert.convert(self.source, self.root / 'other')
 
@@ -330,10 +313,7 @@ class ModulesTest(parameterized.TestCase):
         dense(self.source, 2, WIDTH)
         dense(self.source, 3, 5, bias=False)
         loaded = self.converted()
-        output = self.root / 'output'
-        convert.write(self.root / 'workdir', output, 'sentence_transformers')
-        convert.convert(output, self.root / 'again')
-        again = infoword_tf.load(self.root / 'again')
+        output, again = self.out_and_in()
         self.assertEqual(again.config.similarity, 'dot')
         self.assertEqual(again.config.prompt, 'query')
         for prompt in ('', 'query'):

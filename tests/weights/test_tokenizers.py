@@ -63,14 +63,10 @@ def trained(first):
                     'pad_piece': '[PAD]', 'unk_id': 3, 'eos_id': 2},
     }  # fmt: skip
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([*lines(), *NASTY]),
-        model_writer=model,
-        vocab_size=600,
-        character_coverage=1.0,
-        hard_vocab_limit=False,
-        minloglevel=2,
-        **{'model_type': 'unigram', **more.get(first, {})},
-    )
+        sentence_iterator=iter([*lines(), *NASTY]), model_writer=model,
+        vocab_size=600, character_coverage=1.0, hard_vocab_limit=False,
+        minloglevel=2, **{'model_type': 'unigram', **more.get(first, {})},
+    )  # fmt: skip
     return model.getvalue()
 
 
@@ -87,22 +83,14 @@ def theirs(tokenizer, texts):
 
 def rebuilt(proto, *before):
     """The pipeline that transformers makes of a SentencePiece model."""
-    public = tokenizers.Tokenizer(
-        models.Unigram(
-            [(piece.piece, piece.score) for piece in proto.pieces],
-            next(i for i, p in enumerate(proto.pieces) if p.type == 2),
-            False,
-        )
-    )
-    public.normalizer = normalizers.Sequence(
-        [
-            *before,
-            normalizers.Precompiled(
-                proto.normalizer_spec.precompiled_charsmap
-            ),
-            normalizers.Replace(tokenizers.Regex(' {2,}'), ' '),
-        ]
-    )
+    pieces = [(piece.piece, piece.score) for piece in proto.pieces]
+    unknown = next(i for i, x in enumerate(proto.pieces) if x.type == 2)
+    public = tokenizers.Tokenizer(models.Unigram(pieces, unknown, False))
+    characters = proto.normalizer_spec.precompiled_charsmap
+    public.normalizer = normalizers.Sequence([
+        *before, normalizers.Precompiled(characters),
+        normalizers.Replace(tokenizers.Regex(' {2,}'), ' '),
+    ])  # fmt: skip
     public.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
     )
@@ -143,10 +131,8 @@ def of_sentencepiece(first, name, **settings):
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
         def other(texts):
-            return [
-                [i + 1 if i else 3 for i in row]
-                for row in processor.encode(texts)
-            ]
+            actual = processor.encode(texts)
+            return [[i + 1 if i else 3 for i in row] for row in actual]
 
         return Case(
             'xlm-roberta', files, len(proto.pieces) + 2, other,
@@ -163,16 +149,11 @@ def of_sentencepiece(first, name, **settings):
             alone=('tokenizer.json',), layout='end',
         )  # fmt: skip
     if first == 'deberta':
-        other = rebuilt(proto)
-        other.normalizer = normalizers.Sequence(
-            [
-                normalizers.Replace(
-                    tokenizers.Regex(r'\s{2,}|[\n\r\t]'), ' '
-                ),
-                normalizers.NFC(),
-                normalizers.Strip(left=False),
-            ]
-        )
+        other, blanks = rebuilt(proto), tokenizers.Regex(r'\s{2,}|[\n\r\t]')
+        other.normalizer = normalizers.Sequence([
+            normalizers.Replace(blanks, ' '), normalizers.NFC(),
+            normalizers.Strip(left=False),
+        ])  # fmt: skip
         other.pre_tokenizer = pre_tokenizers.Metaspace()
         return Case(
             'deberta-v2', {**files, 'tokenizer_config.json': settings},
@@ -232,16 +213,17 @@ def of_wordpiece(**settings):
 
 CASES = {
     'xlm-r': lambda: of_sentencepiece('xlm-r', 'sentencepiece.bpe.model'),
-    'xlnet': lambda: of_sentencepiece(
-        'xlnet', 'spiece.model', keep_accents=True
-    ),
-    'xlnet_lower': lambda: of_sentencepiece(
-        'xlnet', 'spiece.model', do_lower_case=True
-    ),
-    'albert': lambda: of_sentencepiece(
-        'xlnet', 'spiece.model', do_lower_case=True,
-        tokenizer_class='AlbertTokenizer',
-    ),
+    **{
+        name: functools.partial(
+            of_sentencepiece, 'xlnet', 'spiece.model', **settings
+        )
+        for name, settings in {
+            'xlnet': {'keep_accents': True},
+            'xlnet_lower': {'do_lower_case': True},
+            'albert': {'do_lower_case': True,
+                       'tokenizer_class': 'AlbertTokenizer'},
+        }.items()
+    },
     'deberta': lambda: of_sentencepiece('deberta', 'spm.model'),
     'llama': lambda: of_sentencepiece('llama', 'tokenizer.model'),
     **{
@@ -255,7 +237,7 @@ CASES = {
         do_lower_case=False, strip_accents=True
     ),
     'bert_chinese': lambda: of_wordpiece(tokenize_chinese_chars=False),
-}
+}  # fmt: skip
 
 
 class EveryTokenizerTest(parameterized.TestCase):
@@ -285,9 +267,7 @@ class EveryTokenizerTest(parameterized.TestCase):
             return
         out = folder / 'out'
         out.mkdir()
-        tokenizer_writer.write(
-            out, read.tokenizer, case.kind, 40, case.layout
-        )
+        tokenizer_writer.write(out, read.tokenizer, case.kind, 40, case.layout)
         written = tokenizers.Tokenizer.from_file(str(out / 'tokenizer.json'))
         check(theirs(written, texts))
         settings = files.read_json(out / 'tokenizer_config.json')
@@ -321,11 +301,9 @@ class SentencePieceTest(places.Folder, parameterized.TestCase):
         (self.folder / 'sentencepiece.bpe.model').write_bytes(model)
         size = len(parsed(model).pieces) + 2
         actual = tokenizer_reader.read(self.folder, size).tokenizer
-        self.assertEqual(
-            (actual.cls_id, actual.pad_id, actual.sep_id, actual.unk_id,
-             actual.mask_id),
-            (0, 1, 2, 3, size - 1),
-        )  # fmt: skip
+        specials = (actual.cls_id, actual.pad_id, actual.sep_id,
+                    actual.unk_id, actual.mask_id)  # fmt: skip
+        self.assertEqual(specials, (0, 1, 2, 3, size - 1))
         self.assertEqual(unigram.unshifted(actual.model), model)
 
     def test_what_xlnet_changes_where_nothing_is_said(self):
@@ -399,10 +377,8 @@ class PairsTest(places.Folder, parameterized.TestCase):
         return index
 
     def write_files(self, merges):
-        files.write_json(
-            self.folder / 'vocab.json',
-            {x: i for i, x in enumerate(self.names)},
-        )
+        index = {x: i for i, x in enumerate(self.names)}
+        files.write_json(self.folder / 'vocab.json', index)
         (self.folder / 'merges.txt').write_text(merges)
 
     def test_a_longer_table_and_added_pieces(self):
@@ -429,9 +405,7 @@ class PairsTest(places.Folder, parameterized.TestCase):
         names = [x for x in self.names if x != '<|endoftext|>']
         template = [{'Sequence': {'id': 'A', 'type_id': 0}}]
         pair = [*template, {'Sequence': {'id': 'B', 'type_id': 0}}]
-        special = []
-        if after:
-            special = [{'SpecialToken': {'id': after, 'type_id': 0}}]
+        special = [{'SpecialToken': {'id': after, 'type_id': 0}}] * bool(after)
         index = self.write(
             [*names, '<|end|>', '<|im|>'], added_tokens=[],
             post_processor={
