@@ -44,20 +44,16 @@ def make() -> dict[str, np.ndarray]:
             grades,
             {'ndcg_cut.10', 'recall.10,100', 'map_cut.1000', 'recip_rank'},
         )
-        actual = evaluator.evaluate(
-            {
-                str(query): dict(zip(NAMES, map(float, row), strict=True))
-                for query, row in enumerate(scores)
-            }
-        )
+        actual = evaluator.evaluate({
+            str(query): dict(zip(NAMES, map(float, row), strict=True))
+            for query, row in enumerate(scores)
+        })  # fmt: skip
         arrays[f'{level}/scores'] = scores
         arrays[f'{level}/judged'] = np.array(judged, np.int32)
-        arrays[f'{level}/values'] = np.array(
-            [
-                [actual[str(query)][name] for name in MEASURES]
-                for query in range(QUERIES)
-            ]
-        )
+        arrays[f'{level}/values'] = np.array([
+            [actual[str(query)][name] for name in MEASURES]
+            for query in range(QUERIES)
+        ])  # fmt: skip
     return arrays
 
 

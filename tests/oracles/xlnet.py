@@ -62,9 +62,7 @@ def make_inputs() -> dict[str, np.ndarray]:
         'places': np.stack(places).astype(np.int32),
         'padding': np.int32(PADDING),
         **{
-            name: random.standard_normal((LAYERS, 2, m, WIDTH)).astype(
-                np.float32
-            )
+            name: np.float32(random.standard_normal((LAYERS, 2, m, WIDTH)))
             for name, m in (
                 ('memory', MEMORY), ('causal_memory', CAUSAL_MEMORY)
             )
@@ -79,16 +77,11 @@ def make_model(**config: Any) -> Any:
 
     model = transformers.XLNetModel(
         transformers.XLNetConfig(
-            vocab_size=VOCABULARY,
-            d_model=WIDTH,
-            n_layer=LAYERS,
-            n_head=HEADS,
-            d_inner=HIDDEN,
-            dropout=0.0,
-            layer_norm_eps=1e-12,
+            vocab_size=VOCABULARY, d_model=WIDTH, n_layer=LAYERS,
+            n_head=HEADS, d_inner=HIDDEN, dropout=0.0, layer_norm_eps=1e-12,
             **config,
         )
-    ).eval()
+    ).eval()  # fmt: skip
     random = np.random.default_rng(12)
     state = model.state_dict()
     for name in sorted(state):
@@ -145,13 +138,9 @@ def make() -> dict[str, np.ndarray]:
     for case in STREAMS:
         memory, activation, clamp, bi_data = case
         model = make_model(
-            attn_type='bi',
-            ff_activation=activation,
-            clamp_len=clamp,
-            bi_data=bi_data,
-            mem_len=MEMORY,
-            reuse_len=KEPT,
-        )
+            attn_type='bi', ff_activation=activation, clamp_len=clamp,
+            bi_data=bi_data, mem_len=MEMORY, reuse_len=KEPT,
+        )  # fmt: skip
         inputs = {**ordered, **({'mems': fields['memory']} if memory else {})}
         both = run(model, target_mapping=asked, **inputs)
         parts = ['states', 'layers', 'memory'][: 2 + memory]
@@ -160,11 +149,9 @@ def make() -> dict[str, np.ndarray]:
     for case in CAUSAL:
         memory, same_length = case
         model = make_model(
-            attn_type='uni',
-            ff_activation='gelu_new',
-            same_length=same_length,
-            mem_len=CAUSAL_MEMORY,
-        )
+            attn_type='uni', ff_activation='gelu_new',
+            same_length=same_length, mem_len=CAUSAL_MEMORY,
+        )  # fmt: skip
         inputs = dict(texts)
         if memory:
             inputs['mems'] = fields['causal_memory']
