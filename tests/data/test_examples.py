@@ -242,9 +242,8 @@ class LayOutTest(parameterized.TestCase):
 
     def in_layout(self, name):
         """The model as if its config said another layout."""
-        loaded = self.loaded
-        config = loaded.config.replace(layout=name)
-        return loaded.with_config(config)
+        config = self.loaded.config.replace(layout=name)
+        return self.loaded.with_config(config)
 
     def read(self, loaded, first, second, max_length):
         """By text, the ids and segments that the encoder gets, [T] each."""
@@ -264,6 +263,13 @@ class LayOutTest(parameterized.TestCase):
             for x, s, n in zip(ids.numpy(), segments, lengths, strict=True)
         ]
 
+    def check(self, actual, texts, expected):
+        """These texts of examples have these ids and segments."""
+        for text, (ids, segments) in zip(texts, expected, strict=True):
+            one = slice(*actual.begins[text : text + 2])
+            same(actual.ids[one], ids)
+            same(actual.segments[one], segments)
+
     @parameterized.product(layout=list(LAYOUTS), pairs=(False, True))
     def test_equals_what_is_read(self, layout, pairs):
         loaded = self.in_layout(layout)
@@ -271,10 +277,7 @@ class LayOutTest(parameterized.TestCase):
         actual, _ = self.format_texts([(TEXTS, second)], 12, loaded, chunk=2)
         expected = self.read(loaded, TEXTS, second, 12)
         self.assertEqual(actual.size, 5)
-        for i, (ids, segments) in enumerate(expected):
-            one = slice(actual.begins[i], actual.begins[i + 1])
-            same(actual.ids[one], ids)
-            same(actual.segments[one], segments)
+        self.check(actual, range(5), expected)
         last = np.array([len(ids) - 1 for ids, _ in expected])
         places = np.zeros(5) if LAYOUTS[layout].first else last
         same(actual.places, places)
@@ -291,11 +294,7 @@ class LayOutTest(parameterized.TestCase):
         self.assertEqual((actual.size, actual.texts), (5, 2))
         for k, both in enumerate(sides):
             expected = self.read(self.loaded, *both, 16)
-            for i, (ids, segments) in enumerate(expected):
-                text = 2 * i + k
-                one = slice(actual.begins[text], actual.begins[text + 1])
-                same(actual.ids[one], ids)
-                same(actual.segments[one], segments)
+            self.check(actual, range(k, 10, 2), expected)
 
     def test_what_is_cut_is_counted(self):
         """A text that just fits is not cut."""
@@ -308,7 +307,7 @@ class LayOutTest(parameterized.TestCase):
             self.assertEqual(actual.sizes.max(), length)
             # Its end is cut; [SEP] stays.
             i = int(np.argmax(whole.sizes))
-            one = slice(actual.begins[i], actual.begins[i + 1])
+            one = slice(*actual.begins[i : i + 2])
             left = whole.ids[whole.begins[i] :][: length - 1]
             same(actual.ids[one], [*left, self.loaded.tokenizer.sep_id])
 

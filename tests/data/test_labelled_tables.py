@@ -16,6 +16,7 @@ from infoword_tf.data import labelling, readers, tables
 from infoword_tf.data.labelling import TableColumns
 from tests import places
 from tests.data import datasets, texts
+from tests.near import same
 from tests.refused import refused
 
 NAMES = ('stars', 'review', 'about')
@@ -157,9 +158,8 @@ class TablesTest(texts.Temporary):
 
     def test_cells_over_several_lines(self):
         """A record's line is that on which it begins."""
-        actual = self.rows(
-            'a.csv', 'review,stars\n"a\nb, c",1\n\nd,0\n"e\n\nf",0\n'
-        )
+        text = 'review,stars\n"a\nb, c",1\n\nd,0\n"e\n\nf",0\n'
+        actual = self.rows('a.csv', text)
         self.assertEqual(actual.first, ['a\nb, c', 'd', 'e\n\nf'])
         np.testing.assert_array_equal(actual.lines, [2, 5, 6])
 
@@ -170,9 +170,8 @@ class TablesTest(texts.Temporary):
         self.assertIsNone(actual.second)
 
     def test_scores(self):
-        actual = self.rows(
-            'a.tsv', 'review\tstars\na\t1.5\nb\t -2e1 \n', regress=True
-        )
+        text = 'review\tstars\na\t1.5\nb\t -2e1 \n'
+        actual = self.rows('a.tsv', text, regress=True)
         self.assertIsNone(actual.labels)
         self.assertEqual(actual.scores.dtype, np.float32)
         np.testing.assert_array_equal(actual.scores, [1.5, -20])
@@ -304,9 +303,8 @@ class TablesTest(texts.Temporary):
     @parameterized.parameters('nan', 'good', 'inf', '1e39', '4,5')
     def test_complaints_of_scores(self, score):
         with refused('label_no_score', f'a.tsv, line 3: {score!r} '):
-            self.rows(
-                'a.tsv', f'review\tstars\na\t1\nb\t{score}\n', regress=True
-            )
+            text = f'review\tstars\na\t1\nb\t{score}\n'
+            self.rows('a.tsv', text, regress=True)
 
     def test_a_pair_without_its_second_column(self):
         with refused('no_single_column', "'about'"):
@@ -325,10 +323,8 @@ class TablesTest(texts.Temporary):
         rows = self.rows('a.tsv', 'review\tstars\n' + ''.join(
             f'a\t{label}\n' for label in labels.split()))  # fmt: skip
         self.assertEqual(labelling.classes(rows), expected)
-        np.testing.assert_array_equal(
-            labelling.known_labels(rows, expected),
-            [expected.index(label) for label in labels.split()],
-        )
+        numbers = [expected.index(label) for label in labels.split()]
+        same(labelling.known_labels(rows, expected), numbers)
 
     @parameterized.parameters(
         ('a.jsonl', '{"text": "a", "of": ["y", "x"]}\n'
@@ -345,18 +341,14 @@ class TablesTest(texts.Temporary):
         rows = self.several(name, content)
         self.assertEqual(rows.first, ['a', 'b', 'c'])
         self.assertIsNone(rows.labels)
-        self.assertEqual(
-            rows.label_sets, [{'x', 'y'}, frozenset(), {'10', 'y'}]
-        )
+        sets = [{'x', 'y'}, frozenset(), {'10', 'y'}]
+        self.assertEqual(rows.label_sets, sets)
         self.assertEqual(labelling.classes(rows), ['10', 'x', 'y'])
         targets = labelling.known_labels(rows, ['x', 'none', 'y', '10'])
-        self.assertEqual(
-            targets.tolist(), [[1, 0, 1, 0], [0] * 4, [0, 0, 1, 1]]
-        )
+        same(targets, [[1, 0, 1, 0], [0] * 4, [0, 0, 1, 1]])
         self.assertEqual(targets.dtype, np.int32)
-        self.assertEqual(rows.subset(1).label_sets, [
-            rows.label_sets[i] for i in labelling.subset(3, 1)
-        ])  # fmt: skip
+        one = [sets[i] for i in labelling.subset(3, 1)]
+        self.assertEqual(rows.subset(1).label_sets, one)
         self.assertIsNone(labelling.joined(rows, rows).label_sets)
         with refused('unknown_label', f'{name}, line ', "'10'", ' x, y'):
             labelling.known_labels(rows, ['x', 'y'])
@@ -405,9 +397,7 @@ class TablesTest(texts.Temporary):
         for separator in (';', '|'):
             text = f'text\tof\na\tx{separator}y\nb\t\nc\t y {separator} 10\n'
             table = tables.open_table(str(self.write('a.tsv', text)))
-            rows = examples_of(
-                table, 'text', label='of', separator=separator
-            )
+            rows = examples_of(table, 'text', label='of', separator=separator)
             self.assertEqual(rows.label_sets, [{'x', 'y'}, set(), {'10', 'y'}])
         path = self.write('a.jsonl', '{"text": "a", "of": ["x"]}')
         table = tables.open_table(str(path), lists=['of'])
@@ -450,9 +440,8 @@ class TablesTest(texts.Temporary):
             feature = [feature] if form == 'list' else nested
         about = {'info': {'features': {'of': feature, 'n': {'dtype': 'x'}}}}
         table = pyarrow.table({'text': list('abcde'), 'of': numbers})
-        table = table.replace_schema_metadata(
-            {'huggingface': json.dumps(about)}
-        )
+        about = {'huggingface': json.dumps(about)}
+        table = table.replace_schema_metadata(about)
         path = self.folder / f'a.{kind}'
         if kind == 'parquet':
             parquet.write_table(table, path)
@@ -463,9 +452,8 @@ class TablesTest(texts.Temporary):
         rows = examples_of(table, 'text', label='of', lists=True)
         self.assertEqual(labelling.classes(rows), ['yes', 'no'])
         if form:
-            self.assertEqual(
-                rows.label_sets, [{'no'}, {'yes'}, {'yes'}, {'no'}]
-            )
+            sets = [{'no'}, {'yes'}, {'yes'}, {'no'}]
+            self.assertEqual(rows.label_sets, sets)
             return
         self.assertEqual(rows.first, ['a', 'c', 'd'])
         self.assertEqual(rows.labels, ['no', 'yes', 'no'])
@@ -507,25 +495,19 @@ class TfdsTest(parameterized.TestCase):
         super().setUpClass()
         cls.folder = places.make(cls.addClassCleanup)
         kinds = datasets.kinds
+        features = {
+            'title': {'text': kinds.Text()}, 'score': tf.float32,
+            'label': kinds.ClassLabel(names=['no', 'yes']),
+            'picture': kinds.Tensor(shape=(2,), dtype=tf.uint8),
+        }  # fmt: skip
+        row = {'title': {'text': 'a'}, 'score': 3.8, 'picture': [0, 0]}
+        splits = {
+            split: [row | {'label': label} for label in labels]
+            for split, labels in (('train', [0, 1]), ('test', [1, -1]))
+        }
         datasets.prepare(
-            cls.folder,
-            'rated',
-            {
-                'title': {'text': kinds.Text()},
-                'label': kinds.ClassLabel(names=['no', 'yes']),
-                'score': tf.float32,
-                'picture': kinds.Tensor(shape=(2,), dtype=tf.uint8),
-            },
-            {
-                split: [
-                    {'title': {'text': 'a'}, 'label': label, 'score': 3.8,
-                     'picture': [0, 0]}
-                    for label in labels
-                ]
-                for split, labels in (('train', [0, 1]), ('test', [1, -1]))
-            },
-            config='small',
-        )  # fmt: skip
+            cls.folder, 'rated', features, splits, config='small'
+        )
 
     def setUp(self):
         super().setUp()
@@ -542,12 +524,12 @@ class TfdsTest(parameterized.TestCase):
 
     def test_scores_and_a_label_that_is_none(self):
         scored, labelled = (
-            examples_of(tables.open_table('tfds:rated/small:test'), *columns)
-            for columns in (
-                ('title/text', None, 'score', True),
-                ('title/text', None, 'label'),
+            examples_of(
+                tables.open_table('tfds:rated/small:test'), 'title/text',
+                None, *columns,
             )
-        )
-        np.testing.assert_array_equal(scored.scores, np.float32([3.8, 3.8]))
+            for columns in (('score', True), ('label',))
+        )  # fmt: skip
+        same(scored.scores, np.float32([3.8, 3.8]))
         self.assertEqual(labelled.labels, ['yes'])
         self.assertIn('1 of 2 rows have no label', labelled.notes[0])

@@ -29,14 +29,10 @@ from tests.refused import refused
 def store(language, documents=60):
     """Text whose pieces say which language it is of."""
     actual = zoo.make_store(seed=language, documents=documents)
-    ids = np.where(
-        actual.ids == zoo.SEP,
-        zoo.SEP,
-        zoo.of_kind(actual.ids.astype(np.int32), language, 3),
-    ).astype(np.uint16)
-    return actual._replace(
-        ids=ids, counts=np.bincount(ids[ids != zoo.SEP], minlength=zoo.V)
-    )
+    ids = zoo.of_kind(actual.ids.astype(np.int32), language, 3)
+    ids = np.where(actual.ids == zoo.SEP, zoo.SEP, ids).astype(np.uint16)
+    counts = np.bincount(ids[ids != zoo.SEP], minlength=zoo.V)
+    return actual._replace(ids=ids, counts=counts)
 
 
 def mixture(exponent=0.7):
@@ -81,9 +77,8 @@ class TurnsTest(absltest.TestCase):
             same(np.bincount(part), [3, 1, 6])
             for this, count in enumerate([3, 1, 6]):
                 mine = [o for p, o in zip(part, turn, strict=True) if p == this]
-                self.assertEqual(
-                    mine, list(range(number * count, (number + 1) * count))
-                )
+                first = number * count
+                self.assertEqual(mine, [*range(first, first + count)])
 
     def test_rounds_and_seeds_differ(self):
         orders = {
@@ -122,9 +117,8 @@ class MixedTest(parameterized.TestCase):
     )
     def test_every_source_keeps_one_shape(self, row):
         """Whatever the language of an update."""
-        plan = resolve(
-            ModelChoices(objectives=row, seq_len=24, batch_size=6)
-        ).plan
+        choices = ModelChoices(objectives=row, seq_len=24, batch_size=6)
+        plan = resolve(choices).plan
         sources = open_sources(mixture(), plan, 6, 0)
         batches = Batches(sources, plan, zoo.SPECIALS, 0)
         shapes, read = set(), set()
@@ -188,6 +182,5 @@ class MixedTest(parameterized.TestCase):
         for source, turn in zip(sources, text.stores.values(), strict=True):
             near(source.keep, expected, rtol=1e-6)
             # As many as it has, for the length of passages.
-            self.assertAlmostEqual(
-                source.store.counts.sum(), turn.counts.sum(), delta=1e-6
-            )
+            size = source.store.counts.sum()
+            self.assertAlmostEqual(size, turn.counts.sum(), delta=1e-6)

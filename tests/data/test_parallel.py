@@ -54,6 +54,9 @@ class ParallelTest(Temporary):
         )
         return actual
 
+    def said(self, actual, *notes):
+        self.assertEqual(actual.notes, notes)
+
     def all(self, *values):
         """Every pair that is read, of whatever languages, in order."""
         actual = self.read(*values)
@@ -74,33 +77,22 @@ class FormatsTest(ParallelTest):
         )
 
     @parameterized.parameters(
-        't.{de,en}',
-        't.{en,de}',
-        'zipped.{deu,eng}.gz',
-        'de-en=t.{de,en}',
-        'deu-eng.txt',
-        'en-de=deu-eng.txt',
-        'de-en=x.tsv',
-    )
+        't.{de,en}', 't.{en,de}', 'zipped.{deu,eng}.gz', 'de-en=t.{de,en}',
+        'deu-eng.txt', 'en-de=deu-eng.txt', 'de-en=x.tsv',
+    )  # fmt: skip
     def test_all_say_the_same(self, value):
         actual = self.read(value)
         (train,), (held,) = actual.train, actual.heldout
         self.assertEqual(train.languages, ('de', 'en'))
         self.assertEqual(held.languages, ('de', 'en'))
-        self.assertEqual(
-            train.where, f'de-en of {", ".join(self.paths([value]))}'
-        )
+        where = f'de-en of {", ".join(self.paths([value]))}'
+        self.assertEqual(train.where, where)
         # One in 100 by the hash of its English; of forty four.
         hashes = {x: documents.text_hash(x[1]) for x in PAIRS}
-        lowest = sorted(PAIRS, key=lambda x: (hashes[x] % 100 > 0, hashes[x]))
-        lowest = lowest[:4]
-        self.assertCountEqual(pairs_of(held), lowest)
-        self.assertCountEqual(
-            pairs_of(train), [x for x in PAIRS if x not in lowest]
-        )
-        self.assertEqual(
-            actual.notes, ('de-en: 36 pairs to train on, 4 held out',)
-        )
+        order = sorted(PAIRS, key=lambda x: (hashes[x] % 100 > 0, hashes[x]))
+        self.assertCountEqual(pairs_of(held), order[:4])
+        self.assertCountEqual(pairs_of(train), order[4:])
+        self.said(actual, 'de-en: 36 pairs to train on, 4 held out')
 
     def test_put_together(self):
         self.put(
@@ -113,24 +105,19 @@ class FormatsTest(ParallelTest):
         self.assertEqual(
             [x.languages for x in actual.train], [('de', 'en'), ('en', 'fr')]
         )
-        self.assertEqual(
-            actual.notes,
-            (
-                'de-en: 36 pairs to train on, 4 held out; left out: 40 that '
-                'are there twice',
-                'en-fr: 29 pairs to train on, 3 held out',
-            ),
+        self.said(
+            actual,
+            'de-en: 36 pairs to train on, 4 held out; left out: 40 that are '
+            'there twice',
+            'en-fr: 29 pairs to train on, 3 held out',
         )
-        self.assertIn(
-            ("What's that?", 'Salut !'),
-            pairs_of(actual.train[1], actual.heldout[1]),
-        )
+        of_french = pairs_of(actual.train[1], actual.heldout[1])
+        self.assertIn(("What's that?", 'Salut !'), of_french)
         for order in itertools.islice(itertools.permutations(values), 0, 99, 9):
             again = self.read(*order)
             self.assertEqual(again.fingerprint, actual.fingerprint)
-            self.assertEqual(
-                [x.texts for x in again.train], [x.texts for x in actual.train]
-            )
+            texts = [[x.texts for x in one.train] for one in (again, actual)]
+            self.assertEqual(*texts)
 
     def test_texts_of_a_language(self):
         self.put(('e.fr', 'un\ndeux\n'), ('e.en', 'one\ntwo\n'))
@@ -140,30 +127,23 @@ class FormatsTest(ParallelTest):
             code: [x.text for x in actual.documents_of(code)]
             for code in actual.languages
         }
-        self.assertEqual(
-            texts['en'], actual.train[0].texts[1] + actual.train[1].texts[0]
-        )
+        of_german, of_french = actual.train
+        self.assertEqual(texts['en'], of_german.texts[1] + of_french.texts[0])
         self.assertLen(texts['fr'], 1)
-        self.assertCountEqual(
-            [x.text for x in actual.documents()], sum(texts.values(), [])
-        )
+        every = [x.text for x in actual.documents()]
+        self.assertCountEqual(every, sum(texts.values(), []))
 
     def test_files_of_the_same_stem(self):
         self.put(
-            ('deep/de.a.de', 'eins\nzwei\n'),
-            ('deep/de.a.en', 'one\ntwo\n'),
-            ('deep/er/b.de', 'drei\n'),
-            ('deep/er/b.en', 'three\n'),
-        )
-        self.assertEqual(
-            self.all('deep/**/*.{de,en}'),
-            [('drei', 'three'), ('eins', 'one'), ('zwei', 'two')],
-        )
+            ('deep/de.a.de', 'eins\nzwei\n'), ('deep/de.a.en', 'one\ntwo\n'),
+            ('deep/er/b.de', 'drei\n'), ('deep/er/b.en', 'three\n'),
+        )  # fmt: skip
+        expected = [('drei', 'three'), ('eins', 'one'), ('zwei', 'two')]
+        self.assertEqual(self.all('deep/**/*.{de,en}'), expected)
         # The folder is called like a language, and so is a part of the name.
         self.put(('en/de.tok', 'a\nb\n'), ('de/de.tok', 'ein\nzwei\n'))
-        self.assertEqual(
-            self.all('{en,de}/de.*'), [('ein', 'a'), ('zwei', 'b')]
-        )
+        expected = [('ein', 'a'), ('zwei', 'b')]
+        self.assertEqual(self.all('{en,de}/de.*'), expected)
 
     def test_other_codes_are_named(self):
         self.put(('r.quz', 'huk\niskay\n'), ('r.spa', 'uno\ndos\n'))
@@ -199,32 +179,23 @@ class TablesTest(ParallelTest):
             ('That is her house.', 'Das ist ihr Haus.'),
             ('Who was here?', 'Wer war da?'),
         ]  # fmt: skip
-        self.put(
-            ('deu-eng.txt', tsv(rows)),
-            ('corpus.en_de.tsv', tsv(swapped(rows))),
-        )
-        expected = sorted(swapped(rows))
-        self.assertEqual(self.all('deu-eng.txt'), expected)
-        self.assertEqual(self.all('*.en_de.tsv'), expected)
-        self.assertEqual(self.all('deu-eng.txt', 'corpus.en_de.tsv'), expected)
+        one, other = 'deu-eng.txt', 'corpus.en_de.tsv'
+        self.put((one, tsv(rows)), (other, tsv(swapped(rows))))
+        for values in ((one,), ('*.en_de.tsv',), (one, other)):
+            self.assertEqual(self.all(*values), sorted(swapped(rows)))
 
     def test_cells(self):
         self.put(
             ('a.tsv', ' ein\ttwo  \twords\n\ndrei\t four\t5\t6\r\nfünf\t\n')
         )
         actual = self.read('de-en=a.tsv')
-        self.assertEqual(
-            sorted(pairs_of(*actual.train, *actual.heldout)),
-            [('drei', 'four'), ('ein', 'two')],
-        )
+        pairs = sorted(pairs_of(*actual.train, *actual.heldout))
+        self.assertEqual(pairs, [('drei', 'four'), ('ein', 'two')])
         self.assertEqual(actual.train[0].empty, 1)
-        self.assertEqual(
-            actual.notes,
-            (
-                'de-en: 1 pairs to train on, 1 held out; left out: 1 with an '
-                'empty side',
-            ),
-        )
+        self.said(
+            actual, 'de-en: 1 pairs to train on, 1 held out; left out: 1 with '
+            'an empty side',
+        )  # fmt: skip
 
 
 class HeldoutTest(ParallelTest):
@@ -232,11 +203,7 @@ class HeldoutTest(ParallelTest):
         return [(f'Nummer {i}', f'number {i}') for i in range(count)]
 
     def drawn(self, pairs):
-        return [
-            pair
-            for pair in pairs
-            if documents.hash_bucket(pair[1], 100) == 0
-        ]
+        return [x for x in pairs if documents.hash_bucket(x[1], 100) == 0]
 
     def test_one_in_a_hundred_by_hash(self):
         pairs = self.of(3000)
@@ -245,9 +212,8 @@ class HeldoutTest(ParallelTest):
         held = self.drawn(pairs)
         self.assertBetween(len(held), 20, 45)
         self.assertEqual(pairs_of(*actual.heldout), held)
-        self.assertEqual(
-            pairs_of(*actual.train), [x for x in pairs if x not in held]
-        )
+        others = [x for x in pairs if x not in held]
+        self.assertEqual(pairs_of(*actual.train), others)
         with mock.patch.object(textfiles, 'MAX_HELDOUT', 7):
             fewer = self.read('de-en=a.tsv')
         self.assertLen(pairs_of(*fewer.heldout), 7)
@@ -285,26 +251,18 @@ class HeldoutTest(ParallelTest):
                 [['hello', 'bye', 'day'], ['hola', 'adiós', 'día']],
             ],
         )
-        self.assertEqual(
-            [(x.languages, x.texts) for x in actual.heldout],
-            [
-                (
-                    ('de', 'en'),
-                    [['auf wieder sehen!', 'Schluss'], ['So long', 'Good day']],
-                )
-            ],
-        )
-        self.assertEqual(
-            actual.notes,
-            (
-                'de-en: 2 pairs to train on, 2 held out; left out: 2 of which '
-                'a text is held out',
-                'de-es: 3 pairs to train on, 0 held out; left out: 1 of which '
-                'a text is held out',
-                'en-es: 3 pairs to train on, 0 held out; left out: 1 of which '
-                'a text is held out',
-            ),
-        )
+        (held,) = actual.heldout
+        self.assertEqual(held.languages, ('de', 'en'))
+        self.assertEqual(pairs_of(held), [
+            ('auf wieder sehen!', 'So long'), ('Schluss', 'Good day')
+        ])  # fmt: skip
+        self.said(actual, *(
+            f'{names} pairs to train on, {count} held out; left out: {left} of '
+            'which a text is held out'
+            for names, count, left in (
+                ('de-en: 2', 2, 2), ('de-es: 3', 0, 1), ('en-es: 3', 0, 1)
+            )
+        ))  # fmt: skip
 
     def test_small_languages_that_share_their_english(self):
         """Drops from all what one holds out, and leaves something."""
@@ -334,9 +292,8 @@ class HeldoutTest(ParallelTest):
         training = pairs_of(*actual.train)
         self.assertNoCommonElements(training, more[:2])
         self.assertIn(more[2], training)
-        self.assertRegex(
-            actual.notes[0], 'left out: [1-9] of which a text is held out$'
-        )
+        note = 'left out: [1-9] of which a text is held out$'
+        self.assertRegex(actual.notes[0], note)
 
     def test_equal_sides(self):
         rows = [
@@ -345,20 +302,16 @@ class HeldoutTest(ParallelTest):
         ]  # fmt: skip
         self.put(('a.tsv', tsv(rows)), ('h.tsv', tsv([('A', 'A'), ('b', 'c')])))
         actual = self.read('de-en=a.tsv', heldout=['de-en=h.tsv'])
-        self.assertEqual(
-            actual.notes,
-            (
-                'de-en: 4 pairs to train on, 2 held out; left out: 3 with an '
-                'empty side, 2 that are there twice; 2 have equal sides',
-            ),
-        )
+        self.said(
+            actual, 'de-en: 4 pairs to train on, 2 held out; left out: 3 with '
+            'an empty side, 2 that are there twice; 2 have equal sides',
+        )  # fmt: skip
         self.assertEqual(actual.train[0].empty, 3)
         actual = self.read(
             'de-en=a.tsv', heldout=['de-en=h.tsv'], drop_equal=True
         )
-        self.assertEqual(
-            pairs_of(*actual.train), [('ja', 'yes'), ('nein', 'no')]
-        )
+        different = [('ja', 'yes'), ('nein', 'no')]
+        self.assertEqual(pairs_of(*actual.train), different)
         self.assertEqual(pairs_of(*actual.heldout), [('b', 'c')])
         self.assertIn('3 with equal sides', actual.notes[0])
 

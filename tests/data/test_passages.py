@@ -25,12 +25,9 @@ def make_store(documents):
         flags.append(stores.WORD_START | stores.SEPARATOR)
         begins.append(len(ids))
     return stores.Store(
-        np.array(ids, np.uint32),
-        np.array(flags, np.uint8),
-        np.array(begins),
-        np.ones(max(ids) + 1, np.int64),
-        pathlib.Path('nowhere'),
-    )
+        np.array(ids, np.uint32), np.array(flags, np.uint8), np.array(begins),
+        np.ones(max(ids) + 1, np.int64), pathlib.Path('nowhere'),
+    )  # fmt: skip
 
 
 class DocumentSourceTest(absltest.TestCase):

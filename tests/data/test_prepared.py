@@ -15,6 +15,7 @@ from tests.data.texts import in_one_line
 from tests.refused import refused
 
 TEXT = datasets.kinds.Text()
+MANY = [f'Number {n} is here. So it is.' for n in range(300)]
 FOLDER = None
 
 
@@ -28,7 +29,7 @@ def setUpModule():
     FOLDER = places.make()
     plain = {'text': TEXT}
     prepare = datasets.prepare
-    many = texts(*(f'Number {n} is here. So it is.' for n in range(300)))
+    many = texts(*MANY)
     held = texts('Ämter are held. Twice.\n\nBelow.', '  \n')
     prepare(FOLDER, 'both', plain, {
         'train': many, 'validation': texts('V.'), 'test': held})  # fmt: skip
@@ -72,9 +73,8 @@ class PreparedTest(parameterized.TestCase):
             )
 
     def test_a_run_opens_it(self):
-        text = opened.open_text(
-            opened.TextChoices('tfds:both', tokenizer='words')
-        )
+        choices = opened.TextChoices('tfds:both', tokenizer='words')
+        text = opened.open_text(choices)
         # Seven words and a [SEP] each, and five words.
         self.assertLen(text.train.ids, 300 * 8)
         self.assertLen(text.heldout.ids, 6)
@@ -114,9 +114,7 @@ class PreparedTest(parameterized.TestCase):
         self.assertLen(train | heldout, 300)
         self.assertEmpty(train & heldout)
         path = pathlib.Path(self.create_tempdir().full_path) / 'a.txt'
-        path.write_text(
-            '\n\n'.join(f'Number {n} is here. So it is.' for n in range(300))
-        )
+        path.write_text('\n\n'.join(MANY))
         same = corpora.open_corpus(f'text:{path}')
         self.assertEqual(heldout, {d.text for d in same.heldout()})
 
@@ -132,20 +130,16 @@ class PreparedTest(parameterized.TestCase):
 
     def test_fingerprints_differ(self):
         """By data set, by feature, by what is held out; not by call."""
-        actual = [
+        both, same, *others = (
             corpora.open_corpus(*arguments).fingerprint
             for arguments in (
-                ('tfds:both',),
-                ('tfds:both', 'validation'),
-                ('tfds:alone',),
-                ('tfds:named/one:more/body',),
-                ('tfds:named/one:more/title',),
+                ('tfds:both',), ('tfds:both', 'test'),
+                ('tfds:both', 'validation'), ('tfds:alone',),
+                ('tfds:named/one:more/body',), ('tfds:named/one:more/title',),
             )
-        ]
-        self.assertLen(set(actual), 5)
-        self.assertEqual(
-            actual[0], corpora.open_corpus('tfds:both', 'test').fingerprint
-        )
+        )  # fmt: skip
+        self.assertEqual(both, same)
+        self.assertLen({both, *others}, 5)
 
     def test_it_streams(self):
         """The first document comes without the others being read."""
@@ -163,10 +157,8 @@ class PreparedTest(parameterized.TestCase):
                 b'Six of. Six of. Six of.\nSix of.',)]),
         ):  # fmt: skip
             parts = list(prepared.read_documents(actual, 'train', 'text'))
-        self.assertEqual(
-            parts,
-            [Document(('Six of.',) * 2, 'tfds:x, train 0')] * 2,
-        )
+        half = Document(('Six of.', 'Six of.'), 'tfds:x, train 0')
+        self.assertEqual(parts, [half, half])
 
     @parameterized.parameters(
         ('', 'wrong_tfds_name', 'tfds:NAME'),
@@ -203,8 +195,7 @@ class PreparedTest(parameterized.TestCase):
     def test_values_of_all_kinds(self):
         actual = prepared.open_prepared('named/one')
         self.assertEqual(actual.splits, ('train',))
-        self.assertCountEqual(
-            actual.features, ['id', 'more/title', 'more/body']
-        )
+        names = ['id', 'more/title', 'more/body']
+        self.assertCountEqual(actual.features, names)
         rows = list(prepared.read(actual, 'train', ['id', 'more/title']))
         self.assertCountEqual(rows, [(0, b'Title 0. A.'), (1, b'Title 1. A.')])

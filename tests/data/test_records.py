@@ -4,8 +4,6 @@ import contextlib
 import gzip
 import io
 import json
-import subprocess
-import sys
 from unittest import mock
 
 import numpy as np
@@ -15,6 +13,7 @@ from pyarrow import feather, ipc, parquet
 
 from infoword_tf.data import corpora, readers, textfiles
 from tests import corpus as topics
+from tests import runs
 from tests.data import texts
 from tests.refused import refused
 
@@ -112,36 +111,32 @@ class CorporaTest(Recorded):
     def test_the_same_documents_of_all_formats(self, longest):
         """And of long ones the same parts; the same is held out of them."""
         random = np.random.default_rng(3)
-        values = [
-            f'{random.integers(9)}. Of {text}' for text in self.real()
-        ]
+        values = [f'{random.integers(9)}. Of {x}' for x in self.real()]
         with mock.patch.object(textfiles, 'LONGEST', longest):
             text, *others = (
                 corpora.open_corpus(name) for name in self.write_all(values)
             )
-            expected = [
-                [document.sentences for document in part()]
-                for part in (text.train, text.heldout, text.every)
-            ]
+            expected = self.sentences(text)
             self.assertGreaterEqual(len(expected[2]), len(values))
             self.assertNotEmpty(expected[1])
             keys = {text.fingerprint}
             for corpus in others:
-                self.assertEqual(
-                    [
-                        [document.sentences for document in part()]
-                        for part in (corpus.train, corpus.heldout, corpus.every)
-                    ],
-                    expected, corpus.name,
-                )  # fmt: skip
+                actual = self.sentences(corpus)
+                self.assertEqual(actual, expected, corpus.name)
                 keys.add(corpus.fingerprint)
                 for size in (5000, 10**9):
                     parts = corpora.chunks_of(corpus, size)
-                    self.assertEqual(
-                        [x.sentences for part in parts for x in part.read()],
-                        expected[2],
-                    )
+                    actual = [x.sentences for part in parts
+                              for x in part.read()]  # fmt: skip
+                    self.assertEqual(actual, expected[2])
             self.assertLen(keys, 1 + len(others))
+
+    def sentences(self, corpus):
+        """Those of each document: to train on, held out, and of all."""
+        return [
+            [document.sentences for document in part()]
+            for part in (corpus.train, corpus.heldout, corpus.every)
+        ]
 
     def test_lines_of_a_record_are_paragraphs(self):
         """Blank ones among them part no documents."""
@@ -243,11 +238,8 @@ class CorporaTest(Recorded):
             parquet.write_table(table, path, row_group_size=rows)
             write_arrow(self.folder / f'{name}.arrow', table, 1000)
         for kind in ('parquet', 'arrow'):
-            done = subprocess.run(
-                [sys.executable, '-c', MEMORY, f'{self.folder}/few.{kind}',
-                 f'{self.folder}/many.{kind}'],
-                capture_output=True, text=True, check=True,
-            )  # fmt: skip
+            paths = [self.folder / f'{name}.{kind}' for name in ('few', 'many')]
+            done = runs.python('-c', MEMORY, *paths)
             few, before, many, after = map(float, done.stdout.split())
             self.assertEqual((few, many), (6_000, 36_000))
             self.assertLess(after - before, 15, kind)  # MB
@@ -255,10 +247,7 @@ class CorporaTest(Recorded):
 
 class ComplaintsTest(Recorded):
     def check(self, name, id, *values):
-        with (
-            refused(id, *values),
-            contextlib.redirect_stdout(io.StringIO()),
-        ):
+        with refused(id, *values), contextlib.redirect_stdout(io.StringIO()):
             list(self.open(name).every())
 
     @parameterized.parameters(
@@ -296,9 +285,8 @@ class ComplaintsTest(Recorded):
         parquet.write_table(table, self.folder / 'x.parquet', row_group_size=2)
         part = corpora.chunks_of(self.open('parquet:x.parquet'), 1)[1]
         rows = [document.source for document in part.read()]
-        self.assertEqual(
-            rows, [f'{self.folder}/x.parquet:{row}' for row in (3, 4)]
-        )
+        expected = [f'{self.folder}/x.parquet:{row}' for row in (3, 4)]
+        self.assertEqual(rows, expected)
         corpus = self.open('jsonl:x.jsonl')
         *parts, last = corpora.chunks_of(corpus, 400)
         for part in parts:

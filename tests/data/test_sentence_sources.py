@@ -22,6 +22,7 @@ from infoword_tf.text.wholewords import WholeWords
 from tests import places, zoo
 from tests.data import test_examples
 from tests.data.texts import Temporary
+from tests.near import same
 from tests.refused import refused
 
 
@@ -68,8 +69,8 @@ class SentencesTest(absltest.TestCase):
             StoreSentences.of(*arguments, 2, 0.0)
             for arguments in ((self.store, 8), (prompted, 11))
         )
-        np.testing.assert_array_equal(actual.lengths, plain.lengths + 3)
-        np.testing.assert_array_equal(actual.truncated, plain.truncated)
+        same(actual.lengths, plain.lengths + 3)
+        same(actual.truncated, plain.truncated)
         numbers, slots = np.arange(9), np.arange(9)[:, None]
         a, b = (x.batch(numbers, slots, 22) for x in (plain, actual))
         np.testing.assert_array_equal(b.lengths, a.lengths + 3)
@@ -80,9 +81,7 @@ class SentencesTest(absltest.TestCase):
         room = SentenceSource.capacity(self.store, 16)
         one = SentenceSource(self.store, 16, room, 5)
         two = SentenceSource(self.store, 16, room, 5, copies=2, repeat=0.3)
-        np.testing.assert_array_equal(
-            one.batch(0).ids[:, 0], two.batch(0).ids[:, 0]
-        )
+        same(one.batch(0).ids[:, 0], two.batch(0).ids[:, 0])
 
     def test_repeated_ones_always_fit(self):
         source = SentenceSource(
@@ -145,24 +144,19 @@ class PairsTest(Temporary):
             *['the same,pair'] * 4,
             *(f'question {i},answer {i}' for i in range(4)),
         ]  # fmt: skip
+        lines = ['a,b', *good, 'first,', ',second', ' , ']
         choices = RunChoices(
             objectives='simcse', seq_len=16, vocab_size=300,
-            pairs=self.write(
-                'p.csv', ['a,b', *good, 'first,', ',second', ' , ']
-            ),
+            pairs=self.write('p.csv', lines),
             heldout_pairs=self.write('h.csv', ['a,b', *good[:2], good[-1]]),
         )  # fmt: skip
         places.make(self.addCleanup)  # of the vocabulary
+        sides = opened.sides_of(resolve(choices).plan)
         with contextlib.redirect_stdout(io.StringIO()) as shown:
-            _, pairs = opened.open_pairs(
-                choices, None, None, opened.sides_of(resolve(choices).plan)
-            )
-        self.assertIn(
-            '12 examples to train on, a text of 2 is trunc', shown.getvalue()
-        )
-        self.assertIn(
-            '3 rows with an empty a or b are left out', shown.getvalue()
-        )
+            _, pairs = opened.open_pairs(choices, None, None, sides)
+        for note in ('12 examples to train on, a text of 2 is trunc',
+                     '3 rows with an empty a or b are left out'):  # fmt: skip
+            self.assertIn(note, shown.getvalue())
         self.assertEqual(pairs.train.longest, (16, 16))
 
     def test_a_small_file_without_a_held_out_pair(self):
@@ -175,10 +169,7 @@ class PairsTest(Temporary):
         self.assertEqual([len(f.texts[0]) for f in actual.train],
                          [4, 200 - sum(held)])  # fmt: skip
         self.assertEqual([f.where for f in actual.heldout], [self.path])
-        train, held = (
-            self.tokenized(actual.train),
-            self.tokenized(actual.heldout),
-        )
+        train, held = map(self.tokenized, (actual.train, actual.heldout))
         room = text_pairs.TextPairSource.capacity(held, 16)
         self.assertEqual(room, len(actual.heldout[0].texts[0]))
         batch = text_pairs.TextPairSource(held, 16, room, 0).batch(0)

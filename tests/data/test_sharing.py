@@ -13,6 +13,7 @@ from infoword_tf.plan import make_plan
 from infoword_tf.views import VIEWS, Draw, Reads
 from infoword_tf.views.masked import masking_of
 from tests import zoo
+from tests.near import same
 
 B = 4
 SETTINGS = {
@@ -40,12 +41,8 @@ class SharingTest(absltest.TestCase):
             'third': masked._replace(draw=draw_of('tokens')),
         }
         table = {
-            row: dataclasses.replace(
-                TABLE['mlm'], views={view: Reads('tokens')}
-            )
-            for row, view in zip(
-                ('one', 'two', 'three'), self.specs, strict=True
-            )
+            row: dataclasses.replace(TABLE['mlm'], views={x: Reads('tokens')})
+            for row, x in zip(('one', 'two', 'three'), self.specs, strict=True)
         }
         self.enterContext(mock.patch.dict(TABLE, table))
 
@@ -70,23 +67,18 @@ class SharingTest(absltest.TestCase):
         one, two = (views.flatten({'view': view}) for view in (one, two))
         self.assertEqual(list(one), list(two))
         for path, array in one.items():
-            np.testing.assert_array_equal(array, two[path], path)
+            same(array, two[path], path)
 
     def test_one_text_and_each_its_own_draw(self):
         batches = self.batches('one', 'two')
         self.assertLen(batches.sources, 1)
         for step in (0, 7):
             result = batches.views(step)
-            np.testing.assert_array_equal(
-                self.text_of(result['first'], 'one'),
-                self.text_of(result['second'], 'two'),
-            )
-            self.assertFalse(
-                np.array_equal(
-                    result['first'].places['one'],
-                    result['second'].places['two'],
-                )
-            )
+            first, second = result['first'], result['second']
+            text = self.text_of(second, 'two')
+            same(self.text_of(first, 'one'), text)
+            places = first.places['one'], second.places['two']
+            self.assertFalse(np.array_equal(*places))
             # Neither knows of the other.
             for row, view in (('one', 'first'), ('two', 'second')):
                 alone = self.batches(row).views(step)[view]
@@ -113,13 +105,9 @@ class SharingTest(absltest.TestCase):
             )
 
         batches = self.batches(
-            'one',
-            'two',
-            'three',
-            first=spec(share=1),
-            second=spec(share=2),
+            'one', 'two', 'three', first=spec(share=1), second=spec(share=2),
             third=spec(share=1),
-        )
+        )  # fmt: skip
         drawn = batches.draw(0)
         self.assertCountEqual(calls, [1, 2])
         self.assertIs(drawn['first'][1], drawn['third'][1])
@@ -139,16 +127,12 @@ class SharingTest(absltest.TestCase):
         """Texts of their own, each as the row alone would have it."""
         rows = 'transformer_xl', 'plm'
         batches = self.batches(*rows)
-        self.assertEqual(
-            [source_spec.source for source_spec in batches.sources],
-            ['streams'] * 2,
-        )
+        self.assertEqual([x.source for x in batches.sources], ['streams'] * 2)
         for step in (0, 3):
             result = batches.views(step)
             for row, view in zip(rows, ('streamed', 'permuted'), strict=True):
-                self.assert_same(
-                    result[view], self.batches(row).views(step)[view]
-                )
+                alone = self.batches(row).views(step)[view]
+                self.assert_same(result[view], alone)
             drawn = batches.draw(step)
             self.assertEqual(drawn['streamed'][0].ids.shape, (B, zoo.T))
             self.assertEqual(drawn['permuted'][0].ids.shape, (B, zoo.T - 3))

@@ -93,9 +93,8 @@ class Case(NamedTuple):
     drawn: tuple[str, ...] = ('ids',)
 
     def opened(self, seed=4):
-        return self.kind(
-            self.store, self.length, self.batch, seed, **self.more
-        )
+        arguments = self.store, self.length, self.batch, seed
+        return self.kind(*arguments, **self.more)
 
     @property
     def plan(self):
@@ -192,9 +191,8 @@ class SourcesTest(parameterized.TestCase):
             same = np.array_equal(other[field], first[2][field])
             self.assertEqual(same, field not in case.drawn, field)
         for a, b in ((0, 1), (2, 3)):
-            self.assertFalse(
-                np.array_equal(first[a]['ids'], first[b]['ids'])
-            )
+            ids = first[a]['ids'], first[b]['ids']
+            self.assertFalse(np.array_equal(*ids))
 
     @parameterized.parameters(*EPOCHS)
     def test_an_epoch_has_each_once(self, name):

@@ -54,13 +54,10 @@ class WriteTest(StoreCase):
         same(actual.counts, [0, 1, 0, 0, 0, 2, 1, 1, 1, 2, 1, 1])
         self.assertEqual(actual.path, self.path)
         meta = json.loads((self.path / 'meta.json').read_text())
-        self.assertEqual(
-            sorted(meta.pop('crc32')),
-            ['counts.npy', 'documents.npy', 'flags.bin', 'ids.bin'],
-        )
-        self.assertEqual(
-            meta, {'dtype': 'uint16', 'tokens': 12, 'documents': 2}
-        )
+        names = ['counts.npy', 'documents.npy', 'flags.bin', 'ids.bin']
+        self.assertEqual(sorted(meta.pop('crc32')), names)
+        expected = {'dtype': 'uint16', 'tokens': 12, 'documents': 2}
+        self.assertEqual(meta, expected)
 
     def test_reopened_is_mapped_and_equal(self):
         actual = self.write()
@@ -78,9 +75,8 @@ class WriteTest(StoreCase):
     def test_joined(self, limit, tokens):
         """The first documents of two stores, each store's in its order."""
         stores = [self.write()] * (1 if limit is None else 2)
-        actual = store.join(
-            self.folder / 'joined', stores, limit, self.tokenizer
-        )
+        path = self.folder / 'joined'
+        actual = store.join(path, stores, limit, self.tokenizer)
         same(actual.ids, (IDS * 2)[:tokens])
         same(actual.flags, (FLAGS * 2)[:tokens])
         self.assertEqual(actual.documents[-1], tokens)
@@ -91,12 +87,12 @@ class WriteTest(StoreCase):
                      *DOCUMENTS[::-1]] * 3  # fmt: skip
         whole = self.write(documents)
         self.path = self.folder / 'parts'
-        calls = mock.patch.object(
-            self.tokenizer, 'tokenize_flat', wraps=self.tokenizer.tokenize_flat
-        )
+        tokenize = self.tokenizer.tokenize_flat
         with (
             mock.patch.object(store, '_SENTENCES_A_CALL', sentences),
-            calls as pieces,
+            mock.patch.object(
+                self.tokenizer, 'tokenize_flat', wraps=tokenize
+            ) as pieces,
         ):
             parts = self.write(documents)
         self.assertGreater(pieces.call_count, 4)
@@ -104,14 +100,8 @@ class WriteTest(StoreCase):
             same(getattr(parts, field), getattr(whole, field))
 
     def test_empty_sentences(self):
-        actual = self.write(
-            [
-                Document((), ''),
-                Document(('', 'the', '', '\u200b', 'cat', ''), ''),
-                Document(('\u200b',), ''),
-                Document(('mat',), ''),
-            ]
-        )
+        texts = (), ('', 'the', '', '\u200b', 'cat', ''), ('\u200b',), ('mat',)
+        actual = self.write([Document(x, '') for x in texts])
         same(actual.ids, [3, 5, 6, 3, 3, 11, 3])
         same(actual.flags, [5, 3, 3, 5, 5, 3, 5])
         same(actual.documents, [0, 1, 4, 5, 7])
@@ -198,9 +188,8 @@ class FailureTest(StoreCase):
         self.addCleanup(os.close, alive)
         fcntl.flock(alive, fcntl.LOCK_EX)
         self.write()
-        self.assertEqual(
-            self.left_behind(), ['train', 'train.alive', 'trained.dead']
-        )
+        left = ['train', 'train.alive', 'trained.dead']
+        self.assertEqual(self.left_behind(), left)
 
     def test_an_empty_folder_is_no_store_yet(self):
         self.path.mkdir(parents=True)

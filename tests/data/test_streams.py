@@ -10,6 +10,7 @@ from infoword_tf.data import store as stores
 from infoword_tf.data import streams
 from infoword_tf.data.batches import heldout_views
 from infoword_tf.plan import make_plan
+from tests.near import same
 from tests.refused import refused
 
 SPECIALS = views.Specials(cls_id=2, sep_id=3, mask_id=4, size=10_000)
@@ -46,20 +47,15 @@ class StreamSourceTest(parameterized.TestCase):
     def test_written_out(self):
         store = numbered(10)
         source = streams.StreamSource(store, 2, 3, seed=5)
-        read = [source.batch(step) for step in range(6)]
-        self.assertEqual(
-            [r.ids.tolist() for r in read[:4]],
-            [
-                [[0, 1], [3, 4], [6, 7]],
-                [[2, 3], [5, 6], [8, 9]],
-                [[4, 5], [7, 8], [0, 1]],
-                [[6, 7], [9, 0], [2, 3]],
-            ],
-        )
-        self.assertEqual(
-            [r.following.tolist() for r in read[:4]],
-            [[2, 5, 8], [4, 7, 0], [6, 9, 2], [8, 1, 4]],
-        )
+        read = [source.batch(step) for step in range(4)]
+        for step, (ids, following) in enumerate((
+            ([[0, 1], [3, 4], [6, 7]], [2, 5, 8]),
+            ([[2, 3], [5, 6], [8, 9]], [4, 7, 0]),
+            ([[4, 5], [7, 8], [0, 1]], [6, 9, 2]),
+            ([[6, 7], [9, 0], [2, 3]], [8, 1, 4]),
+        )):  # fmt: skip
+            same(read[step].ids, ids)
+            same(read[step].following, following)
         self.assertEqual(read[0].ids.dtype, np.int32)
         self.assertEqual(read[0].directions.tolist(), [1, 1, 1])
 
@@ -67,14 +63,8 @@ class StreamSourceTest(parameterized.TestCase):
         store = numbered(10)
         source = streams.StreamSource(store, 3, 4, 0, both_directions=True)
         read = source.batch(0), source.batch(1)
-        self.assertEqual(
-            read[0].ids.tolist(),
-            [[0, 1, 2], [9, 8, 7], [5, 6, 7], [4, 3, 2]],
-        )
-        self.assertEqual(
-            read[1].ids.tolist(),
-            [[3, 4, 5], [6, 5, 4], [8, 9, 0], [1, 0, 9]],
-        )
+        same(read[0].ids, [[0, 1, 2], [9, 8, 7], [5, 6, 7], [4, 3, 2]])
+        same(read[1].ids, [[3, 4, 5], [6, 5, 4], [8, 9, 0], [1, 0, 9]])
         self.assertEqual(read[0].following.tolist(), [3, 6, 8, 1])
         self.assertEqual(read[0].directions.tolist(), [1, -1, 1, -1])
 
@@ -85,24 +75,17 @@ class StreamSourceTest(parameterized.TestCase):
         advance=(None, 12),
     )
     def test_a_row_goes_on_for_ever(self, tokens, batch, both, advance):
-        source = streams.StreamSource(
-            numbered(tokens), 24, batch, 0, advance, both
-        )
+        store = numbered(tokens)
+        source = streams.StreamSource(store, 24, batch, 0, advance, both)
         step = advance or 24
         read = [source.batch(s) for s in range(3 * tokens // step)]
         for before, after in zip(read, read[1:], strict=False):
             whole = np.hstack([before.ids, before.following[:, None]])
-            np.testing.assert_array_equal(whole[:, step:-1],
-                                          after.ids[:, : 24 - step])
-            np.testing.assert_array_equal(whole[:, step],
-                                          after.ids[:, 0])
+            same(whole[:, step:-1], after.ids[:, : 24 - step])
+            same(whole[:, step], after.ids[:, 0])
             # Neighbours everywhere, around the circle.
-            np.testing.assert_array_equal(
-                np.diff(whole) % tokens,
-                np.broadcast_to(
-                    before.directions[:, None] % tokens, (batch, 24)
-                ),
-            )
+            ways = before.directions[:, None] % tokens
+            same(np.diff(whole) % tokens, np.broadcast_to(ways, (batch, 24)))
 
     @parameterized.product(
         tokens=(240, 241, 263, 997), batch=(1, 4, 7), both=(False, True)
@@ -146,7 +129,7 @@ class StreamSourceTest(parameterized.TestCase):
         inside = 0
         for step in range(30):
             text = source.batch(step)
-            np.testing.assert_array_equal(text.separators, text.ids == 3)
+            same(text.separators, text.ids == 3)
             inside += (~text.word_starts[:, 0]).sum()
             for number, begins in (
                 (words, text.word_starts), (sentences, text.sentence_starts)
@@ -155,10 +138,10 @@ class StreamSourceTest(parameterized.TestCase):
                 for ids, starts in zip(text.ids, begins, strict=True):
                     for j in range(1, 40):
                         two = ids[j - 1 : j + 1].tolist()
-                        same = 3 not in two and len(
+                        goes_on = 3 not in two and len(
                             {number[place[i]] for i in two}
                         ) == 1
-                        self.assertEqual(bool(starts[j]), not same)
+                        self.assertEqual(bool(starts[j]), not goes_on)
         self.assertGreater(inside, 5)
 
 
@@ -173,7 +156,7 @@ class OnceTest(parameterized.TestCase):
             whole = np.hstack([text.ids, text.following[:, None]])
             self.assertEqual(weights.shape, (rows, length))
             if before is not None:
-                np.testing.assert_array_equal(whole[:, 0], before)
+                same(whole[:, 0], before)
             before = whole[:, -1]
             seen += whole[:, 1:][weights > 0].tolist()
         self.assertEqual(sorted(seen), list(range(tokens)))
@@ -194,9 +177,7 @@ class HeldoutTest(absltest.TestCase):
         by_step = view.ids.reshape(6, 8, 20).transpose(1, 0, 2).reshape(8, -1)
         store = make_store(1000)
         for row, ids in enumerate(by_step):
-            np.testing.assert_array_equal(
-                ids, store.ids[125 * row : 125 * row + 120]
-            )
+            same(ids, store.ids[125 * row :][:120])
 
     def test_no_more_than_512(self):
         self.assertLen(self.make(60_000)['streamed'].ids, 512)

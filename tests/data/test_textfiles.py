@@ -38,19 +38,16 @@ class TextTest(Temporary):
         d = self.write('d.txt.zst', ZST(wide[:11]) + ZST(wide[11:]))
         e = self.write('e.txt', wide)
         b = self.folder / 'b.txt'
-        self.assertCountEqual(
-            self.all('**/*.txt*'),
-            [
-                Document(('Fünf',), f'{a}:1'),
-                Document(('Six',), f'{a}:4'),
-                Document(('One.', 'Two.', 'Three'), f'{b}:3'),
-                Document(('Four',), f'{b}:6'),
-                *(Document(x, f'{path}:{line}') for path in (d, e) for x, line
-                  in ((('Größe',), 1), (('End of it',), 3))),
-                Document(('Bom first.',), f'{c}:1'),
-                Document(('Then more',), f'{c}:3'),
-            ],
-        )
+        self.assertCountEqual(self.all('**/*.txt*'), [
+            Document(('Fünf',), f'{a}:1'),
+            Document(('Six',), f'{a}:4'),
+            Document(('One.', 'Two.', 'Three'), f'{b}:3'),
+            Document(('Four',), f'{b}:6'),
+            *(Document(x, f'{path}:{line}') for path in (d, e) for x, line
+              in ((('Größe',), 1), (('End of it',), 3))),
+            Document(('Bom first.',), f'{c}:1'),
+            Document(('Then more',), f'{c}:3'),
+        ])  # fmt: skip
 
     def test_home(self):
         self.write('home.txt', 'Home')
@@ -168,14 +165,11 @@ class TextTest(Temporary):
 
     def parts(self, actual, name='few.txt'):
         """Documents as one file: its two parts."""
-        path = self.folder / name
         text = '\n\n'.join('\n'.join(d.sentences) for d in actual)
-        path.write_text(text, encoding='utf-8')
+        self.write(name, text)
         opened = self.open(name)
-        return (
-            [d.sentences for d in opened.train()],
-            [d.sentences for d in opened.heldout()],
-        )
+        parts = opened.train(), opened.heldout()
+        return tuple([d.sentences for d in part] for part in parts)
 
     def test_of_a_small_corpus_the_lowest_hash_is_held_out(self):
         few = self.topics(20)
@@ -195,9 +189,8 @@ class TextTest(Temporary):
         with mock.patch.object(textfiles, 'HELDOUT_IN', 1):
             train, heldout = self.parts(few)
         lowest, other = sorted(few, key=lambda d: documents.text_hash(d.text))
-        self.assertEqual(
-            (train, heldout), ([other.sentences], [lowest.sentences])
-        )
+        self.assertEqual(train, [other.sentences])
+        self.assertEqual(heldout, [lowest.sentences])
 
     def test_of_a_single_document_its_end_is_held_out(self):
         (one,) = self.topics(1)
@@ -231,12 +224,10 @@ class TextTest(Temporary):
         self.write('valid.txt', 'Valid 1\n\nValid 2')
         corpus = self.open('train.txt', 'valid.txt')
         self.assertLen(list(corpus.train()), 300)
-        self.assertEqual(
-            [d.text for d in corpus.heldout()], ['Valid 1', 'Valid 2']
-        )
-        self.assertNotEqual(
-            corpus.fingerprint, self.open('train.txt').fingerprint
-        )
+        heldout = [d.text for d in corpus.heldout()]
+        self.assertEqual(heldout, ['Valid 1', 'Valid 2'])
+        other = self.open('train.txt').fingerprint
+        self.assertNotEqual(corpus.fingerprint, other)
         with refused('heldout_files_trained', 'valid.txt '):
             self.open('*.txt', 'valid.txt')
         with refused('no_file_matches', 'none'):
@@ -255,21 +246,17 @@ class LinesTest(Temporary):
         b = self.write('train2.txt', '\n\nno end')
         c = self.write('valid.txt', 'Held out .\r\n')
         corpus = self.open()
-        self.assertEqual(
-            list(corpus.train()),
-            [
-                Document((), f'{a}:1', 2),
-                Document(('= One =',), f'{a}:2', 10),
-                Document((), f'{a}:3', 2),
-                Document(('It is.', 'So is it .'), f'{a}:4', 19),
-                Document((), f'{b}:1', 1),
-                Document((), f'{b}:2', 1),
-                Document(('no end',), f'{b}:3', 6),
-            ],
-        )
-        self.assertEqual(
-            list(corpus.heldout()), [Document(('Held out .',), f'{c}:1', 12)]
-        )
+        self.assertEqual(list(corpus.train()), [
+            Document((), f'{a}:1', 2),
+            Document(('= One =',), f'{a}:2', 10),
+            Document((), f'{a}:3', 2),
+            Document(('It is.', 'So is it .'), f'{a}:4', 19),
+            Document((), f'{b}:1', 1),
+            Document((), f'{b}:2', 1),
+            Document(('no end',), f'{b}:3', 6),
+        ])  # fmt: skip
+        held = Document(('Held out .',), f'{c}:1', 12)
+        self.assertEqual(list(corpus.heldout()), [held])
 
     def test_no_text(self):
         self.write('train.txt', 'One\n')

@@ -1,9 +1,6 @@
 import itertools
 import json
-import pathlib
 import random
-import subprocess
-import sys
 from pydoc_data import topics
 
 from absl.testing import absltest, parameterized
@@ -14,7 +11,7 @@ from infoword_tf.text.tokenizer import (
     sample_texts,
     write_vocabulary,
 )
-from tests import places
+from tests import places, runs
 
 SPECIALS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 TEXTS = list(topics.topics.values())
@@ -72,13 +69,7 @@ class LearnTest(parameterized.TestCase):
             'pieces = wordpiece.learn(topics.topics.values(), 1000)\n'
             'print(json.dumps(pieces))'
         )
-        printed = subprocess.run(
-            [sys.executable, '-c', code],
-            cwd=pathlib.Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        printed = runs.python('-c', code).stdout
         self.assert_same(json.loads(printed), wordpiece.learn(TEXTS, 1000))
 
     def test_case(self):

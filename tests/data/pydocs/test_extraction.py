@@ -1,9 +1,8 @@
 import contextlib
 import io
-import subprocess
-import sys
 
 from infoword_tf.data.pydocs import extraction, packages
+from tests import runs
 from tests.data import texts
 
 SOURCE = '''
@@ -86,4 +85,4 @@ class ExtractTest(texts.Temporary):
             'import sys; from infoword_tf.data import corpora; '
             "assert not {'tensorflow', 'keras'} & set(sys.modules)"
         )
-        subprocess.run([sys.executable, '-c', code], check=True)
+        self.assertEqual(runs.python('-c', code).returncode, 0)
