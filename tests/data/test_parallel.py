@@ -54,7 +54,7 @@ class ParallelTest(Temporary):
         )
         return actual
 
-    def said(self, actual, *notes):
+    def check_notes(self, actual, *notes):
         self.assertEqual(actual.notes, notes)
 
     def all(self, *values):
@@ -92,7 +92,7 @@ class FormatsTest(ParallelTest):
         order = sorted(PAIRS, key=lambda x: (hashes[x] % 100 > 0, hashes[x]))
         self.assertCountEqual(pairs_of(held), order[:4])
         self.assertCountEqual(pairs_of(train), order[4:])
-        self.said(actual, 'de-en: 36 pairs to train on, 4 held out')
+        self.check_notes(actual, 'de-en: 36 pairs to train on, 4 held out')
 
     def test_put_together(self):
         self.put(
@@ -105,7 +105,7 @@ class FormatsTest(ParallelTest):
         self.assertEqual(
             [x.languages for x in actual.train], [('de', 'en'), ('en', 'fr')]
         )
-        self.said(
+        self.check_notes(
             actual,
             'de-en: 36 pairs to train on, 4 held out; left out: 40 that are '
             'there twice',
@@ -192,7 +192,7 @@ class TablesTest(ParallelTest):
         pairs = sorted(pairs_of(*actual.train, *actual.heldout))
         self.assertEqual(pairs, [('drei', 'four'), ('ein', 'two')])
         self.assertEqual(actual.train[0].empty, 1)
-        self.said(
+        self.check_notes(
             actual, 'de-en: 1 pairs to train on, 1 held out; left out: 1 with '
             'an empty side',
         )  # fmt: skip
@@ -256,7 +256,7 @@ class HeldoutTest(ParallelTest):
         self.assertEqual(pairs_of(held), [
             ('auf wieder sehen!', 'So long'), ('Schluss', 'Good day')
         ])  # fmt: skip
-        self.said(actual, *(
+        self.check_notes(actual, *(
             f'{names} pairs to train on, {count} held out; left out: {left} of '
             'which a text is held out'
             for names, count, left in (
@@ -302,7 +302,7 @@ class HeldoutTest(ParallelTest):
         ]  # fmt: skip
         self.put(('a.tsv', tsv(rows)), ('h.tsv', tsv([('A', 'A'), ('b', 'c')])))
         actual = self.read('de-en=a.tsv', heldout=['de-en=h.tsv'])
-        self.said(
+        self.check_notes(
             actual, 'de-en: 4 pairs to train on, 2 held out; left out: 3 with '
             'an empty side, 2 that are there twice; 2 have equal sides',
         )  # fmt: skip

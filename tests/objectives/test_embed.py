@@ -51,11 +51,11 @@ class EmbedTest(EagerCase):
             actual = actual.reshape(*view.weights['embed'].shape, 5)
             for row, slot in np.ndindex(*view.sequences.shape):
                 vectors = states[row][view.block_ids[row] == slot]
-                there = len(vectors) > 0
+                is_text = len(vectors) > 0
                 expected = np.zeros(5)
-                if there:
+                if is_text:
                     expected = vectors[encoder_kind].mean(axis=0)
-                self.assertEqual(there, view.sequences[row, slot] >= 0)
+                self.assertEqual(is_text, view.sequences[row, slot] >= 0)
                 near(actual[row, slot], expected, atol=1e-6)
 
     @parameterized.parameters(('embed', 0.05), ('embed_lookup', 0.1))

@@ -6,6 +6,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.text import characters, normalizers, wordpiece
+from tests.near import same
 
 VOCABULARY = [
     '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]',
@@ -35,10 +36,9 @@ class WidenedTest(parameterized.TestCase):
     def test_marks(self):
         bounds = characters.marks()
         self.assertEqual(len(bounds) % 2, 0)
-        inside = tf.searchsorted(
-            bounds, [0x2FF, 0x300, 0x36F, 0x370, 0xFE0F, ord('a')], 'right'
-        )
-        self.assertEqual((inside % 2).numpy().tolist(), [0, 1, 1, 0, 1, 0])
+        codes = [0x2FF, 0x300, 0x36F, 0x370, 0xFE0F, ord('a')]
+        inside = tf.searchsorted(bounds, codes, 'right')
+        same(inside % 2, [0, 1, 1, 0, 1, 0])
         self.assertEqual(unicodedata.category(chr(bounds[0])), 'Mn')
 
     def test_what_is_whole_stays(self):
@@ -48,11 +48,9 @@ class WidenedTest(parameterized.TestCase):
 
     def test_accents_belong_to_what_they_follow(self):
         text = 'cafe\u0301\u0327 a'
-        self.assertEqual(
-            widened([text, text], [[(0, 4), (9, 10)], [(0, 4)]]),
-            [['cafe\u0301\u0327'.encode(), b'a'],
-             ['cafe\u0301\u0327'.encode()]],
-        )  # fmt: skip
+        actual = widened([text, text], [[(0, 4), (9, 10)], [(0, 4)]])
+        whole = 'cafe\u0301\u0327'.encode()
+        self.assertEqual(actual, [[whole, b'a'], [whole]])
 
     def test_at_the_end_of_a_text(self):
         """The marks that the next text begins with are not this one's."""
@@ -62,9 +60,8 @@ class WidenedTest(parameterized.TestCase):
     def test_bytes_inside_a_character(self):
         text = '中a\U0001f600'
         actual = widened([text], [[(1, 2), (4, 5), (3, 4)]])
-        self.assertEqual(
-            actual, [['中'.encode(), '\U0001f600'.encode(), b'a']]
-        )
+        expected = ['中'.encode(), '\U0001f600'.encode(), b'a']
+        self.assertEqual(actual, [expected])
 
     def test_what_has_no_bytes_stays(self):
         self.assertEqual(widened(['a\u0301'], [[(1, 1)]]), [[b'']])
@@ -100,11 +97,7 @@ class ReplacedTest(absltest.TestCase):
         actual = replaced.characters(tf.constant([t.encode() for t in texts]))
         codes = ''.join(map(chr, actual.codes.numpy().tolist()))
         self.assertEqual(codes, 'cdxyexy')
-        self.assertEqual(actual.splits.numpy().tolist(), [0, 5, 5, 7])
+        same(actual.splits, [0, 5, 5, 7])
         # c d a 中 中 e: bytes 0, 1, 2, 3 to 5, 6 to 8, 9.
-        self.assertEqual(
-            actual.starts.numpy().tolist(), [0, 1, 6, 6, 9, 1, 1]
-        )
-        self.assertEqual(
-            actual.ends.numpy().tolist(), [1, 2, 9, 9, 10, 4, 4]
-        )
+        same(actual.starts, [0, 1, 6, 6, 9, 1, 1])
+        same(actual.ends, [1, 2, 9, 9, 10, 4, 4])

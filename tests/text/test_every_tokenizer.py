@@ -50,12 +50,10 @@ class PromisesTest(parameterized.TestCase):
         ragged = tokenizer.tokenize(TEXTS)
         np.testing.assert_array_equal(actual.ids, ragged.flat_values)
         np.testing.assert_array_equal(actual.row_splits, ragged.row_splits)
-        self.assertEqual(
-            int(actual.word_starts.sum()), sum(len(t.split()) for t in TEXTS)
-        )
-        self.assertLessEqual(
-            np.mean(actual.ids == tokenizer.unk_id), UNKNOWN.get(kind, 0)
-        )
+        words = sum(len(t.split()) for t in TEXTS)
+        self.assertEqual(actual.word_starts.sum(), words)
+        share = np.mean(actual.ids == tokenizer.unk_id)
+        self.assertLessEqual(share, UNKNOWN.get(kind, 0))
         for strings in ([], [b''], [b'', b'']):
             nothing = tokenizer.tokenize_flat(strings)
             self.assertEqual([*nothing.ids, *nothing.word_starts], [])
@@ -66,13 +64,11 @@ class PromisesTest(parameterized.TestCase):
     def test_in_a_graph_that_servers_load(self, kind):
         tokenizer, module = learned(kind), tf.Module()
         module.tokenizer = tokenizer
-        module.ask = tf.function(
-            lambda texts: [
-                (part.values, part.row_splits)
-                for part in tokenizer.tokenize_with_offsets(texts)
-            ],
-            input_signature=[tf.TensorSpec([None], tf.string)],
-        )
+        strings = tf.TensorSpec([None], tf.string)
+        module.ask = tf.function(lambda texts: [
+            (part.values, part.row_splits)
+            for part in tokenizer.tokenize_with_offsets(texts)
+        ], input_signature=[strings])  # fmt: skip
         folder = pathlib.Path(self.create_tempdir().full_path)
         tf.saved_model.save(module, folder)
         self.assertEqual(serving_ops.unservable(folder), [])
@@ -117,13 +113,11 @@ class PromisesTest(parameterized.TestCase):
             cls.read(path)
         tokenizer.write(path)
         again = cls.read(path, tokenizer.lower_case, **tokenizer.options)
-        self.assertEqual(again.identity, tokenizer.identity)
-        self.assertEqual(again.vocabulary, tokenizer.vocabulary)
-        self.assertEqual(again.config, tokenizer.config)
+        for name in ('identity', 'vocabulary', 'config'):
+            self.assertEqual(getattr(again, name), getattr(tokenizer, name))
         self.assertEqual(again.config.kind, kind)
-        self.assertEqual(
-            again.tokenize(BEGUN).to_list(), tokenizer.tokenize(BEGUN).to_list()
-        )
+        expected = tokenizer.tokenize(BEGUN).to_list()
+        self.assertEqual(again.tokenize(BEGUN).to_list(), expected)
         self.assertNotEqual(again.identity, learned(kind, False).identity)
 
     @parameterized.parameters(*LEARNED)
@@ -136,10 +130,8 @@ class PromisesTest(parameterized.TestCase):
         self.assertLen(tokenizer, size)
         self.assertEqual(tokenizer.special_ids, (0, 1, 2, 3, 4))
         self.assertContainsSubset((0, 2, 3, 4), tokenizer.control_ids)
-        actual = tokenizer.tokenize(['[PAD][CLS] [SEP] [UNK] [MASK]'])
-        self.assertNoCommonElements(
-            tokenizer.control_ids, actual.flat_values.numpy().tolist()
-        )
+        (ids,) = tokenizer.tokenize(['[PAD][CLS] [SEP] [UNK] [MASK]']).to_list()
+        self.assertNoCommonElements(tokenizer.control_ids, ids)
 
     @parameterized.parameters(*LEARNED)
     def test_case_is_folded_where_that_is_asked_for(self, kind):
@@ -153,9 +145,8 @@ class PromisesTest(parameterized.TestCase):
     def test_the_same_from_the_same_texts(self, kind):
         texts, learn = TEXTS[:12], TOKENIZERS[kind].learn
         shuffled = random.Random(1).sample(texts, len(texts))
-        self.assertEqual(
-            learn(shuffled, 400).identity, learn(texts, 400).identity
-        )
+        one, other = learn(shuffled, 400), learn(texts, 400)
+        self.assertEqual(one.identity, other.identity)
 
     @parameterized.parameters(
         ('wordpiece', (1, 5)), ('sentencepiece', (1, 5, 20)),
@@ -337,9 +328,8 @@ class SmallTest(parameterized.TestCase):
         self.assertEqual(ragged.dtype, tf.int32)
         first, ids, last = ragged.to_list()
         self.assertEqual((first, last), ([], []))
-        self.assertEqual(
-            [tokenizer.vocabulary[i] for i in ids], expected.split()
-        )
+        tokens = [tokenizer.vocabulary[i] for i in ids]
+        self.assertEqual(tokens, expected.split())
 
     @parameterized.parameters(*cases(PLACES))
     def test_places(self, name, text, expected):
@@ -392,13 +382,10 @@ class SmallTest(parameterized.TestCase):
         self.assertEqual(tokenizer.control_ids, control_ids)
 
     def test_one_vocabulary_of_several_kinds(self):
-        vocabulary = [*SPECIALS, 'a']
-        identities = {
-            WordPieceTokenizer(vocabulary).identity,
-            WholeWords(vocabulary).identity,
-            Numbers(vocabulary, range(5)).identity,
-        }
-        self.assertLen(identities, 3)
+        pieces = [*SPECIALS, 'a']
+        tokenizers = (WordPieceTokenizer(pieces), WholeWords(pieces),
+                      Numbers(pieces, range(5)))  # fmt: skip
+        self.assertLen({x.identity for x in tokenizers}, 3)
 
     @parameterized.parameters(*STORED)
     def test_in_a_store(self, name):
@@ -414,13 +401,9 @@ class SmallTest(parameterized.TestCase):
             for i, flag in zip(stored.ids, stored.flags, strict=True)
         ]
         self.assertEqual(actual, expected.split())
-        np.testing.assert_array_equal(
-            stored.counts,
-            np.bincount(
-                stored.ids[stored.flags & store.SEPARATOR == 0],
-                minlength=len(tokenizer),
-            ),
-        )
+        ids = stored.ids[stored.flags & store.SEPARATOR == 0]
+        counts = np.bincount(ids, minlength=len(tokenizer))
+        np.testing.assert_array_equal(stored.counts, counts)
 
 
 def changed(without=(), **model):
@@ -559,9 +542,8 @@ class OpenedTest(parameterized.TestCase):
         ('words', False, 'with case', 'punctuation stands apart only where'),
     )
     def test_what_a_card_says(self, kind, lower_case, *parts):
-        config = zoo.config('mlm').replace(
-            tokenizer=TokenizerConfig(kind, lower_case)
-        )
+        tokenizer = TokenizerConfig(kind, lower_case)
+        config = zoo.config('mlm').replace(tokenizer=tokenizer)
         facts = card._model(config, {})
         for fact, part in zip(('case', 'unknown'), parts, strict=True):
             self.assertIn(part, ' '.join(facts[fact].split()))

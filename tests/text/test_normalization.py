@@ -95,13 +95,10 @@ def everything():
 def both(options):
     """Ours, and the oracle."""
     pieces = everything()
-    theirs = tokenizers.Tokenizer(
-        models.WordPiece(
-            {piece: i for i, piece in enumerate(pieces)},
-            unk_token='[UNK]',
-            max_input_chars_per_word=100,
-        )
-    )
+    index = {piece: i for i, piece in enumerate(pieces)}
+    theirs = tokenizers.Tokenizer(models.WordPiece(
+        index, unk_token='[UNK]', max_input_chars_per_word=100
+    ))  # fmt: skip
     theirs.normalizer = normalizers.BertNormalizer(
         lowercase=options.lower_case,
         strip_accents=options.strip_accents,
@@ -160,16 +157,12 @@ class OracleTest(parameterized.TestCase):
     @parameterized.parameters(*zip(OPTIONS))
     def test_every_code_point(self, options):
         # In a word, alone, and as a mark of a letter.
-        words = [
-            f'a{character}b {character} e{character}'
-            for character in [*normalization._characters(), '\u2603']
-        ]
+        every = [*normalization._characters(), '\u2603']
+        words = [f'a{c}b {c} e{c}' for c in every]
         if options != UNCASED:
             words = words[:0x12000]
-        self.check(
-            options,
-            [' '.join(words[i : i + 256]) for i in range(0, len(words), 256)],
-        )
+        begins = range(0, len(words), 256)
+        self.check(options, [' '.join(words[i : i + 256]) for i in begins])
 
     @parameterized.parameters(*zip(OPTIONS))
     def test_planes_whose_code_points_are_alike(self, options):
@@ -222,10 +215,9 @@ class WordPieceTest(parameterized.TestCase):
         self.assertTrue(np.all(starts.values < ends.values))
         self.assertTrue(np.all(ends.values <= lengths))
         np.testing.assert_array_equal(ours.tokenize(texts).values, ids.values)
-        actual = ours.tokenize_flat(texts[:100])
-        np.testing.assert_array_equal(
-            actual.ids, ours.tokenize(texts[:100]).values
-        )
+        flat, ragged = (f(texts[:100]) for f in (ours.tokenize_flat,
+                                                 ours.tokenize))  # fmt: skip
+        np.testing.assert_array_equal(flat.ids, ragged.values)
 
     def test_what_is_said_of_marks(self):
         # 1D165 is of class 216, 1D16D of 226; neither is dropped.
@@ -241,10 +233,8 @@ class WordPieceTest(parameterized.TestCase):
     def test_what_none_stands_for_is_the_same_tokenizer(self):
         """Case aside."""
         pieces = [*SPECIALS, 'a']
-        self.assertEqual(
-            WordPieceTokenizer(pieces).identity,
-            WordPieceTokenizer(pieces, False, True).identity,
-        )
+        other = WordPieceTokenizer(pieces, False, True).identity
+        self.assertEqual(WordPieceTokenizer(pieces).identity, other)
 
     def test_options_are_read(self):
         path = pathlib.Path(self.create_tempdir().full_path) / 'vocab.txt'

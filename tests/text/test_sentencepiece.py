@@ -30,19 +30,16 @@ class TokenizeTest(parameterized.TestCase):
         )
 
     def test_scores_and_normalisation_tell_models_apart(self):
-        self.assertNotEqual(
-            small('sentencepiece').identity,
-            SentencePiece(model(vocab_size=7)).identity,
-        )
+        other = SentencePiece(model(vocab_size=7)).identity
+        self.assertNotEqual(small('sentencepiece').identity, other)
 
 class OffsetsTest(parameterized.TestCase):
     def test_real_text_is_covered(self):
         tokenizer = learned('sentencepiece')
         texts = [text.encode() for text in [*topics.topics.values()][::4]]
         ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
-        np.testing.assert_array_equal(
-            ids.flat_values, tokenizer.tokenize(texts).flat_values
-        )
+        expected = tokenizer.tokenize(texts).flat_values
+        np.testing.assert_array_equal(ids.flat_values, expected)
         for text, row, begins, after in zip(
             texts, ids.to_list(), starts.to_list(), ends.to_list(), strict=True
         ):
@@ -115,8 +112,7 @@ class LearnTest(absltest.TestCase):
         with mock.patch.object(trainer, 'train', spy):
             tokenizer = SentencePiece.learn(texts, 100)
         self.assertLessEqual(max(map(len, lines)), 512)
-        self.assertEqual(
-            ''.join(lines).replace(' ', ''), ''.join(texts).replace(' ', '')
-        )
+        actual, whole = (''.join(x).replace(' ', '') for x in (lines, texts))
+        self.assertEqual(actual, whole)
         self.assertIn('▁zebra', tokenizer.vocabulary)
         self.assertIn('x', ''.join(tokenizer.vocabulary))

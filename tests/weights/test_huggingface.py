@@ -398,9 +398,9 @@ class ParityTest(places.Folder, parameterized.TestCase):
         same(theirs[name][pad + 1 :], table)
 
     def test_padding_that_texts_hold_is_said(self):
-        own = {'AutoModel': 'own.Model'}
+        code = {'AutoModel': 'own.Model'}
         source = folders.write(
-            self.folder / 'source', 'roberta', pad_token_id=0, auto_map=own
+            self.folder / 'source', 'roberta', pad_token_id=0, auto_map=code
         )
         note, other = read(source).tokenizer.notes
         self.assertIn("transformers takes '<s>' (pad_token_id 0) in a", note)
