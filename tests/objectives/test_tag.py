@@ -51,7 +51,7 @@ def batch_of(states, more=None, key=None):
 
 def outcome(head, states):
     sums = head.score(batch_of(states), None)
-    assert sums.weight == sums.measured == WORDS.sum()
+    assert float(sums.weight) == float(sums.measured) == WORDS.sum()
     return eq1.mean(sums), sums.predictions
 
 

@@ -148,49 +148,35 @@ _NORMAL = {
     'characters_joined': normalizers.Sequence(
         [normalizers.Precompiled(_RULES['characters']), _JOINED]
     ),
-    'albert': normalizers.Sequence(
-        [
-            normalizers.Replace('``', '"'), normalizers.Replace("''", '"'),
-            normalizers.NFKD(), normalizers.StripAccents(),
-            normalizers.Lowercase(),
-            normalizers.Precompiled(_RULES['characters']),
-        ]
-    ),
-    'stripped': normalizers.Sequence(
-        [
-            normalizers.Strip(left=False),
-            normalizers.Replace(tk.Regex(' {2,}'), '\u2581'),
-        ]
-    ),
+    'albert': normalizers.Sequence([
+        normalizers.Replace('``', '"'), normalizers.Replace("''", '"'),
+        normalizers.NFKD(), normalizers.StripAccents(),
+        normalizers.Lowercase(), normalizers.Precompiled(_RULES['characters']),
+    ]),
+    'stripped': normalizers.Sequence([
+        normalizers.Strip(left=False),
+        normalizers.Replace(tk.Regex(' {2,}'), '\u2581'),
+    ]),
 }  # fmt: skip
 
 
 def _finished(
-    tokenizer: tk.Tokenizer,
-    specials: Sequence[str],
-    around: str,
+    tokenizer: tk.Tokenizer, specials: Sequence[str], around: str,
     added: Sequence,
-) -> tk.Tokenizer:
-    tokenizer.add_special_tokens(
-        [
-            tk.AddedToken(x, lstrip=x == '<mask>', special=True,
-                          normalized=False)
-            for x in specials
-        ]
-    )  # fmt: skip
+) -> tk.Tokenizer:  # fmt: skip
+    tokenizer.add_special_tokens([
+        tk.AddedToken(x, lstrip=x == '<mask>', special=True, normalized=False)
+        for x in specials
+    ])  # fmt: skip
     for content, flags in added:
         special = flags.get('special', False)
-        token = tk.AddedToken(content, **flags)
         add = tokenizer.add_special_tokens if special else tokenizer.add_tokens
-        add([token])
+        add([tk.AddedToken(content, **flags)])
     if around in _AROUND:
         single, pair = _AROUND[around]
+        ids = [(x, tokenizer.token_to_id(x)) for x in specials if x in pair]
         tokenizer.post_processor = processors.TemplateProcessing(
-            single=single,
-            pair=pair,
-            special_tokens=[
-                (x, tokenizer.token_to_id(x)) for x in specials if x in pair
-            ],
+            single=single, pair=pair, special_tokens=ids
         )
     return tokenizer
 
@@ -282,11 +268,9 @@ def byte_pairs(
     tokenizer.decoder = tk.decoders.ByteLevel()
     tokenizer = _finished(tokenizer, specials, around, added)
     if around == 'own':
+        ends = ((x, tokenizer.token_to_id(x)) for x in ('</s>', '<s>'))
         tokenizer.post_processor = processors.RobertaProcessing(
-            ('</s>', tokenizer.token_to_id('</s>')),
-            ('<s>', tokenizer.token_to_id('<s>')),
-            trim_offsets=trims,
-            add_prefix_space=prefix,
+            *ends, trim_offsets=trims, add_prefix_space=prefix
         )
     elif around == 'bytes':
         tokenizer.post_processor = processors.ByteLevel(trim_offsets=trims)
@@ -820,9 +804,13 @@ def of_pairs(case: str) -> bool:
 
 def vocabulary_size(case: str) -> int:
     """Counts the embeddings of a case."""
+    tokens = _tokenizer(case).get_vocab_size()
+    return CASES[case].config.get('vocab_size', tokens)
+
+
+def _tokenizer(case: str) -> tk.Tokenizer:
     name, arguments = CASES[case].tokenizer
-    tokenizer = _TOKENIZERS[name](**arguments)
-    return CASES[case].config.get('vocab_size', tokenizer.get_vocab_size())
+    return _TOKENIZERS[name](**arguments)
 
 
 def write(
@@ -843,30 +831,21 @@ def write(
     about = CASES[case]
     texts: dict[str, Any] = dict(saved or {})
     if saved is None:
-        name, arguments = about.tokenizer
-        tokenizer = _TOKENIZERS[name](**arguments)
+        model = 'HF_ColBERT' if _METADATA in about.files else about.model
+        config = {**about.config, 'architectures': [model],
+                  'vocab_size': vocabulary_size(case)}  # fmt: skip
         texts = {
-            'tokenizer.json': tokenizer.to_str(),
-            'tokenizer_config.json': about.settings,
-            'config.json': {
-                **about.config,
-                'architectures': [
-                    'HF_ColBERT' if _METADATA in about.files else about.model
-                ],
-                'vocab_size': vocabulary_size(case),
-            },
-            **_modules(about.modules),
-            **about.files,
-        }
+            'tokenizer.json': _tokenizer(case).to_str(),
+            'tokenizer_config.json': about.settings, 'config.json': config,
+            **_modules(about.modules), **about.files,
+        }  # fmt: skip
     for place, value in texts.items():
         if place in about.without:
             continue
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            value if isinstance(value, str) else json.dumps(value),
-            encoding='utf-8',
-        )
+        text = value if isinstance(value, str) else json.dumps(value)
+        path.write_text(text, encoding='utf-8')
     by_file: dict[str, dict[str, np.ndarray]] = {}
     for place, shape in shapes.items():
         file, _, name = place.rpartition(':')
@@ -919,11 +898,8 @@ def _write_shards(
     listed = {'metadata': {}, 'weight_map': index}
     (folder / INDEX).write_text(json.dumps(listed), encoding='utf-8')
     for file, part in parts.items():
-        values = {
-            name: huggingface.weight(f'old {name}', arrays[name].shape)
-            for name in part
-        }
-        save_file(values, folder / file, {'format': 'pt'})
+        old = {x: huggingface.weight(f'old {x}', arrays[x].shape) for x in part}
+        save_file(old, folder / file, {'format': 'pt'})
 
 
 # ------------------------------------------------------------------ answers
@@ -1006,10 +982,8 @@ def _vectors(folder: pathlib.Path, about: Case) -> dict[str, np.ndarray]:
 
     model = sentence_transformers.SentenceTransformer(str(folder), device='cpu')
     texts = list(TEXTS)
-    answers = {
-        'ids': _rows(model, texts, 'input_ids'),
-        'vectors': model.encode(texts),
-    }
+    answers = {'ids': _rows(model, texts, 'input_ids'),
+               'vectors': model.encode(texts)}  # fmt: skip
     if 'trim_offsets' in about.settings:
         answers['offsets'] = _offsets(model.tokenizer, texts)
     if any(model.prompts.values()):
@@ -1030,11 +1004,9 @@ def _late_vectors(folder: pathlib.Path) -> dict[str, np.ndarray]:
         encode(list(TEXTS), convert_to_numpy=True)
         for encode in (model.encode_query, model.encode_document)
     )
-    return {
-        **_flat('query', query),
-        **_flat('document', document),
-        'scores': model.similarity(query, document).numpy(),
-    }
+    scores = model.similarity(query, document).numpy()
+    vectors = _flat('query', query) | _flat('document', document)
+    return {**vectors, 'scores': scores}
 
 
 def _flat(name: str, vectors: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
@@ -1089,12 +1061,8 @@ def _m3_vectors(folder: pathlib.Path) -> dict[str, np.ndarray]:
             scores = linear(states, **heads['sparse_linear'])[:, 0].relu()
         np.maximum.at(row, ids, scores.numpy())
         row[tokenizer.convert_tokens_to_ids(list(_FAIRSEQ[:4]))] = 0
-    return {
-        **bytes_,
-        **_flat('document', tokens),
-        'vectors': np.stack(vectors),
-        'weights': weights,
-    }
+    return {**bytes_, **_flat('document', tokens),
+            'vectors': np.stack(vectors), 'weights': weights}  # fmt: skip
 
 
 def _scores(folder: pathlib.Path) -> dict[str, np.ndarray]:
@@ -1109,13 +1077,13 @@ def _scores(folder: pathlib.Path) -> dict[str, np.ndarray]:
         return scores.reshape(shape)
 
     bare = torch.nn.Identity()
-    answers = {
-        'ids': _rows(model, pairs, 'input_ids'),
-        'scores': predicted(bare),
-    }
     if model.num_labels == 1:
-        return {**answers, 'probabilities': predicted(torch.nn.Sigmoid())}
-    return {**answers, 'probabilities': predicted(bare, apply_softmax=True)}
+        probabilities = predicted(torch.nn.Sigmoid())
+    else:
+        probabilities = predicted(bare, apply_softmax=True)
+    return {'ids': _rows(model, pairs, 'input_ids'),
+            'scores': predicted(bare),
+            'probabilities': probabilities}  # fmt: skip
 
 
 def _default_scores(folder: pathlib.Path) -> dict[str, np.ndarray]:
