@@ -26,11 +26,10 @@ def save(prefix, arrays):
     """A checkpoint of TensorFlow 1: arrays by name."""
     names = sorted(arrays)
     tf.raw_ops.SaveV2(
-        prefix=str(prefix),
-        tensor_names=names,
+        prefix=str(prefix), tensor_names=names,
         shape_and_slices=[''] * len(names),
         tensors=[tf.constant(arrays[name]) for name in names],
-    )
+    )  # fmt: skip
 
 
 def google_bert(state):
@@ -84,9 +83,8 @@ def google_xlnet(state):
             name = f'{name}/kernel'
         actual[name] = array
     for name, layers in stacked.items():
-        actual[f'model/transformer/{name}'] = np.stack(
-            [layers[i] for i in sorted(layers)]
-        )
+        in_order = [layers[i] for i in sorted(layers)]
+        actual[f'model/transformer/{name}'] = np.stack(in_order)
     return actual
 
 
@@ -101,9 +99,8 @@ class GoogleTest(absltest.TestCase):
         """A folder of Google's files, but for the checkpoint."""
         source = self.root / name
         source.mkdir()
-        files.write_json(
-            source / 'bert_config.json', huggingface.CASES[case][1]
-        )
+        config = huggingface.CASES[case][1]
+        files.write_json(source / 'bert_config.json', config)
         (source / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
         return source
 
@@ -138,13 +135,9 @@ class GoogleTest(absltest.TestCase):
         files.write_json(self.source / 'xlnet_config.json', config)
         other = folders.write(self.root / 'other', 'xlnet')
         shutil.copy(other / 'tokenizer.json', self.source)
-        save(
-            self.source / 'xlnet_model.ckpt',
-            google_xlnet(folders.state('xlnet')),
-        )
-        self.same(
-            self.tensors(self.source, 'a'), self.tensors(other, 'b')
-        )
+        arrays = google_xlnet(folders.state('xlnet'))
+        save(self.source / 'xlnet_model.ckpt', arrays)
+        self.same(self.tensors(self.source, 'a'), self.tensors(other, 'b'))
 
     def test_model_garden(self):
         """Its encoder, and its pretrainer: as it is published, and whole."""
@@ -152,11 +145,9 @@ class GoogleTest(absltest.TestCase):
         from official.nlp.configs import encoders
         from official.nlp.modeling import layers, models
 
-        encoder = encoders.build_encoder(
-            encoders.EncoderConfig(
-                type='bert', bert=encoders.BertEncoderConfig(**GARDEN)
-            )
-        )
+        bert = encoders.BertEncoderConfig(**GARDEN)
+        config = encoders.EncoderConfig(type='bert', bert=bert)
+        encoder = encoders.build_encoder(config)
         head = layers.ClassificationHead(
             16, 2, dropout_rate=0.0, name='next_sentence'
         )
@@ -201,9 +192,8 @@ class GoogleTest(absltest.TestCase):
                 self.assertLess(near.max(), 1e-5)
             if name != 'encoder':
                 states = loaded.encoder(inputs, places=tf.constant(places))
-                scores = loaded.model.objectives['mlm'].token_scores(
-                    states.states, None
-                )
+                row = loaded.model.objectives['mlm']
+                scores = row.token_scores(states.states, None)
                 np.testing.assert_allclose(scores, expected, atol=3e-5)
 
     def test_damaged_checkpoints(self):

@@ -66,14 +66,10 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         # The special tokens of a folder of others are found in texts.
         added = config['tokenizer']['options'].pop('added')
         self.assertEqual([token['id'] for token in added], list(range(5)))
-        self.assertEqual(
-            config['tokenizer'],
-            {
-                'kind': 'wordpiece',
-                'lower_case': False,
-                'options': {'strip_accents': True},
-            },
-        )
+        self.assertEqual(config['tokenizer'], {
+            'kind': 'wordpiece', 'lower_case': False,
+            'options': {'strip_accents': True},
+        })  # fmt: skip
         texts = tf.constant(['\u00e9 a B'])
         actual = [
             infoword_tf.load(path).tokenizer.tokenize(texts).to_list()
@@ -86,9 +82,8 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         a state does not depend on later tokens.
         """
         workdir, lengths = self.converted('qwen3_classes'), [5, 3, 1]
-        ids = tf.constant(
-            [[9, 8, 0, 0, 0], [0, 9, 0, 7, 7], [0] * 5], tf.int32
-        )
+        ids = [[9, 8, 0, 0, 0], [0, 9, 0, 7, 7], [0] * 5]
+        ids = tf.constant(ids, tf.int32)
         ends = [2, 2, 1]  # of all padding the first token
         ours = Config.read(workdir)
         self.assertEqual(ours.layout.padding, '[PAD]')
@@ -147,29 +142,24 @@ class OnwardTest(places.Folder, parameterized.TestCase):
             np.testing.assert_array_equal(after[path], array)
 
     def test_a_workdir_of_our_own_goes_out_and_comes_back(self):
-        for rows, encoder in ((('mlm', 'nsp'), 'transformer'),
-                              (('plm',), 'relative')):  # fmt: skip
+        for rows, encoder, kind, settings in (
+            (('mlm', 'nsp'), 'transformer', 'wordpiece',
+             {'mlm.transform': True}),
+            (('plm',), 'relative', 'sentencepiece', {}),
+        ):  # fmt: skip
             folder = self.folder / encoder
             folder.mkdir()
             workdir = workdirs.write(
-                folder / 'own',
-                rows,
-                encoder,
-                kind='wordpiece' if encoder == 'transformer'
-                else 'sentencepiece',
-                settings={'mlm.transform': True} if 'mlm' in rows else {},
-            )  # fmt: skip
+                folder / 'own', rows, encoder, kind=kind, settings=settings
+            )
             convert.write(workdir, folder / 'out', 'huggingface')
             convert.convert(folder / 'out', folder / 'again')
-            first, again = (
-                infoword_tf.load(path) for path in (workdir, folder / 'again')
-            )
+            first, again = map(infoword_tf.load, (workdir, folder / 'again'))
             self.assertEqual(set(again.model.objectives), set(rows))
             texts = ['read a file', 'Na\u00efve caf\u00e9', '']
-            np.testing.assert_array_equal(
-                first.encode(texts, progress=False),
-                again.encode(texts, progress=False),
-            )
+            np.testing.assert_array_equal(*(
+                x.encode(texts, progress=False) for x in (first, again)
+            ))  # fmt: skip
             config = files.read_json(folder / 'out/config.json')
             inner = config.get('intermediate_size', config.get('d_inner'))
             self.assertEqual(inner, 4 * first.encoder.width)
@@ -266,15 +256,13 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         modules = json.loads((output / 'modules.json').read_text())
         self.assertEqual(config['architectures'], [name])
         self.assertEqual(settings['activation_fn'], 'torch.nn.Identity')
-        self.assertEqual(
-            [x['type'].rpartition('.')[2] for x in modules], kinds
-        )
+        types = [x['type'].rpartition('.')[2] for x in modules]
+        self.assertEqual(types, kinds)
         convert.convert(output, self.folder / 'again')
         again = infoword_tf.load(self.folder / 'again')
         self.assertEqual(again.config.critic, 'cross')
-        np.testing.assert_array_equal(
-            again.cross.text_scores(*texts), expected
-        )
+        actual = again.cross.text_scores(*texts)
+        np.testing.assert_array_equal(actual, expected)
 
     def test_what_a_reranker_cannot_take_along(self):
         loaded = critics.loaded('pairs_bare')
