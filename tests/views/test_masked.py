@@ -64,7 +64,7 @@ def each(text):
 
 class MaskedTest(absltest.TestCase):
     def test_spans(self):
-        draw = make_draw([[5, 6], [1, 4]], shortened=np.array([0, 2]))
+        draw = make_draw([[5, 6], [1, 4]], shortened=np.int32([0, 2]))
         view = masked(make_windows(), draw, {'bert_nce': 'tokens'}, SPECIALS)
         # Places count the [CLS], and are in the order of the text.
         assert_view(
