@@ -5,22 +5,19 @@ import math
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
+from scipy import special
 
 from infoword_tf.layers import attention
 from tests import eager
+from tests.objectives.eq1 import drawn
 
 B, T, H, D = 2, 5, 3, 12
 E = D // H
 KEY = eager.new_key(5)
 
 
-def make_layer(rate=0.0):
-    layer = attention.Attention(D, H, rate)
-    layer.build()
-    random = np.random.default_rng(3)
-    for weight in layer.weights:
-        weight.assign(0.4 * random.standard_normal(weight.shape))
-    return layer
+def make_layer():
+    return drawn(attention.Attention(D, H, 0.0), scale=0.4)
 
 
 def make_x():
@@ -29,54 +26,23 @@ def make_x():
 
 
 def loops(layer, x, allowed):
-    """softmax(q k / sqrt(E)) v, one number after the other, float64."""
-    kernel = layer.kernel.numpy().astype(np.float64)
-    bias = layer.bias.numpy().astype(np.float64)
-    output = layer.output_kernel.numpy().astype(np.float64)
-    x = x.astype(np.float64)
-    mixed = np.zeros((B, T, D))
-    for b in range(B):
-        for h in range(H):
-            columns = slice(h * E, (h + 1) * E)
-            q, k, v = (
-                x[b] @ kernel[:, i * D : (i + 1) * D][:, columns]
-                + bias[i * D : (i + 1) * D][columns]
-                for i in range(3)
-            )
-            for t in range(T):
-                seen = [
-                    s
-                    for s in range(T)
-                    if allowed is None or allowed[b, 0, t, s]
-                ]
-                scores = {s: q[t] @ k[s] / math.sqrt(E) for s in seen}
-                highest = max(scores.values())
-                weights = np.zeros(T)
-                for s in seen:
-                    weights[s] = math.exp(scores[s] - highest)
-                weights /= weights.sum()
-                for s in range(T):
-                    mixed[b, t, columns] += weights[s] * v[s]
-    return mixed @ output
-
-
-def make_allowed():
-    random = np.random.default_rng(6)
-    allowed = random.random((B, 1, T, T)) < 0.6
-    allowed[:, 0, np.arange(T), np.arange(T)] = True
-    return allowed
+    """softmax(q k / sqrt(E)) v, text by text and head by head, float64."""
+    x, kernel, bias, output = (
+        np.asarray(a, np.float64)
+        for a in (x, layer.kernel, layer.bias, layer.output_kernel)
+    )
+    allowed = True if allowed is None else allowed
+    allowed = np.broadcast_to(allowed, (B, 1, T, T))
+    mixed = np.zeros((B, T, H, E))
+    for b, h in np.ndindex(B, H):
+        projected = (x[b] @ kernel + bias).reshape(T, 3, H, E)
+        q, k, v = np.moveaxis(projected[:, :, h], 1, 0)
+        scores = np.where(allowed[b, 0], q @ k.T / math.sqrt(E), -np.inf)
+        mixed[b, :, h] = special.softmax(scores, axis=1) @ v
+    return mixed.reshape(B, T, D) @ output
 
 
 class AttentionTest(parameterized.TestCase):
-    @parameterized.product(key=(None, KEY), masked=(False, True))
-    def test_equals_loops(self, key, masked):
-        layer, x = make_layer(), make_x()
-        allowed = make_allowed() if masked else None
-        actual = layer(tf.constant(x), allowed, key=key)
-        np.testing.assert_allclose(
-            actual, loops(layer, x, allowed), rtol=0, atol=2e-6
-        )
-
     @parameterized.parameters((None,), (KEY,))
     def test_blocked_is_below_any_score(self, key):
         """Tokens see themselves alone, with scores below -100 as well."""

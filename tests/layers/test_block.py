@@ -7,8 +7,8 @@ from absl.testing import parameterized
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import Block
 from tests import eager
-from tests.layers import test_attention
 from tests.layers.operations import fed_forward, normed
+from tests.layers.test_attention import loops, make_x
 
 B, T, H, D, F, EPSILON = 2, 5, 3, 12, 20, 1e-6
 KEY = eager.new_key(5)
@@ -37,11 +37,6 @@ def make_block(pre_norm, rate=0.0):
     return block
 
 
-def make_x():
-    random = np.random.default_rng(4)
-    return random.standard_normal((B, T, D)).astype(np.float32)
-
-
 def in_numpy(block, x, allowed):
     """Returns all states, [B, T, D] float64."""
     weights = {
@@ -54,10 +49,7 @@ def in_numpy(block, x, allowed):
         return normed(x, weights, name, EPSILON)
 
     def attend(x):
-        seen = None
-        if allowed is not None:
-            seen = np.broadcast_to(allowed, (B, 1, T, T))
-        mixed = test_attention.loops(block.attention, x, seen)
+        mixed = loops(block.attention, x, allowed)
         return mixed + weights['attention_bias']
 
     if block.pre_norm:

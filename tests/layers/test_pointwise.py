@@ -1,7 +1,6 @@
 """Norms, residual sums, biases and activations."""
 
 import functools
-import math
 
 import numpy as np
 import tensorflow as tf
@@ -57,92 +56,56 @@ def run_norm(inputs, key, rate=0.0, rms=False):
     return [pointwise.norm(x, norm, dtype=dtype, key=key, rate=rate)]
 
 
-def make_operation(form):
+def formed(function, shapes, form, **more):
     def run(inputs, key, rate=0.0):
-        return [pointwise.bias_gelu(**inputs, form=form, key=key, rate=rate)]
+        return [function(**inputs, **more, form=form, key=key, rate=rate)]
 
-    return dropping({'x': (B, T, D), 'bias': (D,)}, run)
-
-
-def make_gated(form):
-    def run(inputs, key, rate=0.0):
-        return [pointwise.gated(**inputs, form=form, key=key, rate=rate)]
-
-    return dropping({'x': (B, T, 2 * D)}, run)
+    return dropping(shapes, run)
 
 
-def make_unbiased(form):
-    def run(inputs, key, rate=0.0):
-        return [
-            pointwise.bias_gelu(**inputs, bias=None, form=form, key=key,
-                                 rate=rate)
-        ]  # fmt: skip
-
-    return dropping({'x': (B, T, D)}, run)
+def without(name, shapes):
+    return {other: shape for other, shape in shapes.items() if other != name}
 
 
+X = {'x': (B, T, D)}
 OperationTest = operation_test({
     'norm': dropping(NORM, run_norm),
-    'norm_without_beta': dropping(
-        {name: NORM[name] for name in NORM if name != 'beta'}, run_norm
-    ),
+    'norm_without_beta': dropping(without('beta', NORM), run_norm),
     'rms': dropping(
-        {name: NORM[name] for name in NORM if name != 'beta'},
-        functools.partial(run_norm, rms=True),
+        without('beta', NORM), functools.partial(run_norm, rms=True)
     ),
     'add_norm': Operation(ADD_NORM, add_norm, add_norm_masked),
-    'add_rms': Operation(
-        {name: ADD_NORM[name] for name in ADD_NORM if name != 'beta'},
-        add_norm,
-        add_norm_masked,
-    ),
+    'add_rms': Operation(without('beta', ADD_NORM), add_norm, add_norm_masked),
     'add_norm_only': Operation(
-        {name: ADD_NORM[name] for name in ADD_NORM if name != 'bias'},
-        add_norm,
-        add_norm_masked,
+        without('bias', ADD_NORM), add_norm, add_norm_masked
     ),
     'add': Operation(ADD, add, add_masked),
-    'add_only': Operation(
-        {name: ADD[name] for name in ADD if name != 'bias'}, add, add_masked
-    ),
-    **{form: make_operation(form) for form in pointwise.FORMS},
-    **{f'gated_{form}': make_gated(form) for form in pointwise.FORMS},
-    'unbiased': make_unbiased('gelu_erf'),
+    'add_only': Operation(without('bias', ADD), add, add_masked),
+    **{
+        form: formed(pointwise.bias_gelu, {**X, 'bias': (D,)}, form)
+        for form in pointwise.FORMS
+    },
+    **{
+        f'gated_{form}': formed(pointwise.gated, {'x': (B, T, 2 * D)}, form)
+        for form in pointwise.FORMS
+    },
+    'unbiased': formed(pointwise.bias_gelu, X, 'gelu_erf', bias=None),
 })
 
 
 class NormTest(parameterized.TestCase):
-    def test_norm_written_out(self):
-        x = [[1.0, 2.0, 3.0, 6.0]]  # mean 3, variance 3.5
-        gamma, beta = [1.0, 2.0, 1.0, -1.0], [0.0, 1.0, 5.0, 0.0]
-        expected = [
-            [
-                -2 / math.sqrt(4),
-                1 - 2 / math.sqrt(4),
-                5.0,
-                -3 / math.sqrt(4),
-            ]
-        ]
-        for key in (None, KEY):
-            y = pointwise.norm(
-                tf.constant(x),
-                Norm(tf.constant(gamma), tf.constant(beta), 0.5),
-                dtype='float32',
-                key=key,
-            )
-            np.testing.assert_allclose(y, expected, atol=1e-6)
-
     @parameterized.parameters((None,), (KEY,))
-    def test_rms_norm_written_out(self, key):
-        """The mean square of 1, 2, 3, 6 is 12.5."""
-        x = [[1.0, 2.0, 3.0, 6.0]]
-        y = pointwise.norm(
-            tf.constant(x),
-            Norm(tf.constant([1.0, 2.0, 1.0, -1.0]), None, 3.5, rms=True),
-            dtype='float32',
-            key=key,
-        )
-        np.testing.assert_allclose(y, [[0.25, 1.0, 0.75, -1.5]], atol=1e-6)
+    def test_norms_written_out(self, key):
+        """Of 1, 2, 3, 6: the mean 3, the variance 3.5, the mean square 12.5."""
+        x = tf.constant([[1.0, 2.0, 3.0, 6.0]])
+        gamma = tf.constant([1.0, 2.0, 1.0, -1.0])
+        beta = tf.constant([0.0, 1.0, 5.0, 0.0])
+        for norm, expected in (
+            (Norm(gamma, beta, 0.5), [-1.0, 0.0, 5.0, -1.5]),
+            (Norm(gamma, None, 3.5, rms=True), [0.25, 1.0, 0.75, -1.5]),
+        ):
+            y = pointwise.norm(x, norm, dtype='float32', key=key)
+            np.testing.assert_allclose(y, [expected], atol=1e-6)
 
 
 class GeluTest(parameterized.TestCase):

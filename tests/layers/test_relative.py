@@ -9,6 +9,7 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import relative
 from tests import eager
+from tests.objectives.eq1 import drawn
 from tests.refused import refused
 
 B, T, M, H, D, F = 2, 8, 3, 3, 12, 20
@@ -30,18 +31,9 @@ def tearDownModule():
     mock.patch.stopall()
 
 
-def draw(layer):
-    random = np.random.default_rng(3)
-    for weight in layer.weights:
-        drawn = 0.4 * random.standard_normal(weight.shape)
-        weight.assign(drawn + weight.path.endswith('gamma'))
-    return layer
-
-
-def make_layer(rate=0.0, segments=True, causal=False, **extra):
-    layer = relative.RelativeAttention(D, H, rate, segments, causal, **extra)
-    layer.build()
-    return draw(layer)
+def make_layer(causal=False):
+    layer = relative.RelativeAttention(D, H, 0.0, True, causal)
+    return drawn(layer, scale=0.4)
 
 
 def make_states(count, seed=4):
