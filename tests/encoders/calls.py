@@ -1,10 +1,14 @@
 """Helpers that make, call and compare encoders."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
+import tensorflow as tf
 
-from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
+from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs, Memory
 from tests import eager
 
 V = 60
@@ -13,30 +17,19 @@ KEY = eager.new_key(21)
 SIZES: dict[str, dict[str, Any]] = {
     'transformer': {'layers': 2, 'width': 16, 'heads': 2, 'max_length': 32},
     'relative': {
-        'layers': 2,
-        'width': 16,
-        'heads': 2,
-        'inner_width': 24,
-        'max_length': 32,
-        'segments': 2,
+        'layers': 2, 'width': 16, 'heads': 2, 'inner_width': 24,
+        'max_length': 32, 'segments': 2,
     },
     'modern': {'layers': 4, 'width': 16, 'heads': 2, 'local_window': 4},
     'disentangled': {
-        'layers': 2,
-        'width': 16,
-        'heads': 2,
-        'buckets': 6,
-        'max_distance': 9,
+        'layers': 2, 'width': 16, 'heads': 2, 'buckets': 6, 'max_distance': 9,
     },
     'lookup': {'width': 16},
     'rnn': {'layers': 2, 'width': 8},
     'elmo': {
-        'layers': 2,
-        'width': 8,
-        'inner_width': 6,
-        'filters': [2, 3, 4],
+        'layers': 2, 'width': 8, 'inner_width': 6, 'filters': [2, 3, 4],
     },
-}
+}  # fmt: skip
 # Of their weights, large enough to leave the linear range.
 DEVIATIONS = {'lookup': 1.0, 'rnn': 0.7, 'elmo': 0.5}
 
@@ -54,6 +47,25 @@ def make(
         drawn = DEVIATIONS.get(kind, 0.3) * random.standard_normal(weight.shape)
         weight.assign(drawn + weight.path.endswith('gamma'))
     return encoder
+
+
+def count(kind: str, **sizes: Any) -> int:
+    """Counts the numbers in an encoder's weights, of which none is made."""
+    with keras.StatelessScope(initialize_variables=False):
+        encoder = ENCODERS[kind](**sizes)
+        encoder.build()
+    return sum(math.prod(weight.shape) for weight in encoder.weights)
+
+
+def make_memory(
+    encoder: Encoder, filled: Sequence[int], length: int = 3
+) -> Memory:
+    """Draws a memory of some tokens, of which so many are filled."""
+    shape = encoder.depth, len(filled), length, encoder.width
+    states = np.random.default_rng(13).standard_normal(shape)
+    return Memory(
+        tf.cast(states, encoder.compute_dtype), tf.constant(filled, tf.int32)
+    )
 
 
 def make_ids(*shape: int, seed: int = 0) -> np.ndarray:

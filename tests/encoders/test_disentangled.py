@@ -7,15 +7,13 @@ import dataclasses
 import math
 import unittest
 
-import keras
 import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import special
 
-from infoword_tf.encoders import DisentangledTransformer
 from infoword_tf.layers.disentangled import buckets_of, distances_of
 from tests.eager import eagerly
-from tests.encoders.calls import KEY, make, make_ids, near, run
+from tests.encoders.calls import KEY, count, make, make_ids, near, run
 
 
 def setUpModule():
@@ -25,16 +23,13 @@ def setUpModule():
 class SizeTest(absltest.TestCase):
     def test_the_base_size_has_86_million_without_words(self):
         """He et al. 2023, Table 7: a backbone of 86M, 98M of words."""
-        with keras.StatelessScope(initialize_variables=False):
-            encoder = DisentangledTransformer(
-                vocab_size=128_100, layers=12, width=768, heads=12
-            )
-            encoder.build()
-        sizes = [math.prod(weight.shape) for weight in encoder.weights]
+        actual = count(
+            'disentangled', vocab_size=128_100, layers=12, width=768, heads=12
+        )
         d, words = 768, 128_100 * 768
         layers = 12 * (12 * d * d + 13 * d)
-        self.assertEqual(sum(sizes), words + layers + (512 + 4) * d)
-        self.assertEqual(sum(sizes), 183_831_552)
+        self.assertEqual(actual, words + layers + (512 + 4) * d)
+        self.assertEqual(actual, 183_831_552)
 
 
 class BucketsTest(parameterized.TestCase):

@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from infoword_tf.assembly import initialise
-from infoword_tf.encoders import ENCODERS, Inputs, Memory
+from infoword_tf.encoders import ENCODERS, Inputs
 from infoword_tf.layers import attention, dropout, pointwise
 from infoword_tf.layers.recurrent import CELLS
 from tests import zoo
@@ -22,6 +22,7 @@ from tests.encoders.calls import (
     V,
     make,
     make_ids,
+    make_memory,
     make_order,
     moved,
     near,
@@ -33,15 +34,6 @@ from tests.refused import refused
 
 IDS = make_ids(1, 33)
 PLACES = np.int32([[0, 9], [3, 3], [7, 2]])
-
-
-def make_memory(encoder, filled):
-    """Returns a memory of three tokens, with numbers in it."""
-    shape = encoder.depth, len(filled), 3, encoder.width
-    states = np.random.default_rng(13).standard_normal(shape)
-    return Memory(
-        tf.cast(states, encoder.compute_dtype), tf.constant(filled, tf.int32)
-    )
 
 
 def behind(encoder, ids):
@@ -244,45 +236,14 @@ WEIGHTS = {
         ', '.join(f'{x}/{ELMO.format(x)}' for x in ('forward', 'backward')),
     ),
 }
-# Arguments that are not chosen.
-ALL = {'vocab_size': V, 'max_length': 512, 'rate': 0.1, 'layers': 2}
-BLOCKS = {
-    'width': 128, 'heads': 2, 'inner_width': 512, 'activation': 'gelu_tanh',
-    'epsilon': 1e-12, 'causal': False,
-}  # fmt: skip
-DEFAULTS = {
-    'transformer': {
-        **ALL, **BLOCKS, 'segments': 2, 'pre_norm': False,
-        'embedding_norm': True, 'embedding_width': None,
-        'relative_buckets': 0, 'shared_layers': False,
-    },
-    'relative': {
-        **ALL, **BLOCKS, 'segments': 0, 'untie': True, 'clamp': None,
-        'same_length': False, 'scale_embeddings': False,
-    },
-    'modern': {
-        **ALL, 'width': 128, 'heads': 2, 'inner_width': 192,
-        'activation': 'gelu_tanh', 'epsilon': 1e-5, 'global_every': 3,
-        'local_window': 128, 'global_theta': 160_000.0,
-        'local_theta': 10_000.0, 'segments': 0, 'causal': False,
-        'norm': 'layer', 'norms': 'before', 'embedding_norm': True,
-        'scale_embeddings': False, 'biases': 'none', 'kv_heads': None,
-        'head_width': None, 'qk_norm': False, 'query_scalar': None,
-        'global_first': 0, 'global_factor': 1.0, 'turn_bounds': None,
-    },
-    'disentangled': {
-        **{name: x for name, x in BLOCKS.items() if name != 'causal'}, **ALL,
-        'epsilon': 1e-7, 'segments': 0, 'buckets': 256, 'max_distance': 512,
-    },
-    'lookup': {
-        'vocab_size': V, 'width': 256, 'max_length': 512, 'rate': 0.1,
-        'weighted': False,
-    },
-    'rnn': {**ALL, 'width': 128, 'cell': 'lstm'},
+# Arguments that others decide; defaults of settings are in tests/recorded.json.
+DECIDED = {
+    **dict.fromkeys(
+        ('transformer', 'relative', 'disentangled'), {'inner_width': 512}
+    ),
+    'modern': {'inner_width': 192},
     'elmo': {
-        **ALL, 'width': 1024, 'inner_width': 4096, 'characters': 50,
-        'character_width': 16, 'highways': 2, 'clip': 3.0,
-        'filters': [32, 32, 64, 128, 256, 512, 1024],
+        'inner_width': 4096, 'filters': [32, 32, 64, 128, 256, 512, 1024],
     },
 }  # fmt: skip
 # What drops in three layers, and how often: a lookup has no layer, and the
@@ -678,10 +639,12 @@ class ArgumentsTest(parameterized.TestCase):
             actual = {w.path: tuple(w.shape) for w in encoder.weights}
             self.assertEqual(actual, expected)
 
-    @parameterized.parameters(*DEFAULTS)
+    @parameterized.parameters(*ENCODERS)
     def test_defaults_are_written_into_the_arguments(self, kind):
         encoder = ENCODERS[kind](vocab_size=V)
-        self.assertEqual(encoder.arguments, DEFAULTS[kind])
+        usual = {k: x.default for k, x in ENCODERS[kind].settings.items()}
+        decided = {'vocab_size': V, **DECIDED.get(kind, {})}
+        self.assertEqual(encoder.arguments, usual | decided)
         again = type(encoder)(**encoder.arguments)
         self.assertEqual(again.arguments, encoder.arguments)
 

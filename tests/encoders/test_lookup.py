@@ -17,18 +17,16 @@ class LookupTest(parameterized.TestCase):
     def test_states_are_embeddings(self):
         encoder = make_encoder()
         expected = encoder.embedding_table.numpy()[IDS]
-        for key in (None, KEY):
-            actual = run(encoder, IDS, key=key, all_layers=True)
-            np.testing.assert_array_equal(actual.states, expected)
-            self.assertLen(actual.layers, 1)
-            np.testing.assert_array_equal(actual.layers[0], expected)
         places = np.int32([[3, 3], [0, 39], [1, 2], [5, 4], [7, 8]])
-        actual = run(encoder, IDS, places=places, all_layers=True)
-        np.testing.assert_array_equal(
-            actual.states, expected[np.arange(5)[:, None], places]
-        )
-        # Of layers there are all states, whatever the places.
-        np.testing.assert_array_equal(actual.layers[0], expected)
+        at_places = expected[np.arange(5)[:, None], places]
+        for more, states in (
+            ({}, expected), ({'key': KEY}, expected),
+            ({'places': places}, at_places),
+        ):  # fmt: skip
+            actual = run(encoder, IDS, all_layers=True, **more)
+            np.testing.assert_array_equal(actual.states, states)
+            # Of layers there are all states, whatever the places.
+            np.testing.assert_array_equal(actual.layers, [expected])
         self.assertEmpty(run(encoder, IDS).layers)
 
     def test_weights_of_pieces(self):

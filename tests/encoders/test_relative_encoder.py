@@ -15,21 +15,15 @@ from tests.encoders import calls
 from tests.encoders.calls import (
     KEY,
     make_ids,
+    make_memory,
     make_order,
     near,
     run,
 )
 from tests.oracles import frozen, xlnet
 
-D, H, F = 16, 2, 24
+D = 16
 make_encoder = functools.partial(calls.make, 'relative')
-
-
-def make_memory(b, m, layers=2, filled=None):
-    random = np.random.default_rng(13)
-    states = random.standard_normal((layers, b, m, D)).astype(np.float32)
-    filled = np.full(b, m) if filled is None else filled
-    return Memory(tf.constant(states), tf.constant(filled, tf.int32))
 
 
 def setUpModule():
@@ -113,11 +107,11 @@ class MemoryTest(parameterized.TestCase):
     def test_what_is_not_filled_is_not_seen(self, key):
         encoder, ids = make_encoder(), make_ids(2, 6)
         actual = run(
-            encoder, ids, state=make_memory(2, 4, filled=[0, 2]), key=key
+            encoder, ids, state=make_memory(encoder, [0, 2], 4), key=key
         )
         alone = run(encoder, ids, key=key).states
         np.testing.assert_allclose(actual.states[0], alone[0], atol=1e-5)
-        states = make_memory(2, 4).states[:, :, 2:]
+        states = make_memory(encoder, [4, 4], 4).states[:, :, 2:]
         short = Memory(states, tf.constant([2, 2]))
         near(
             actual.states[1], run(encoder, ids, state=short, key=key).states[1]
@@ -126,7 +120,7 @@ class MemoryTest(parameterized.TestCase):
     def test_what_is_kept(self):
         """The inputs of each block, of the first tokens, after the old ones."""
         encoder, ids = make_encoder(), make_ids(2, 6)
-        old = make_memory(2, 4, filled=[0, 3])
+        old = make_memory(encoder, [0, 3], 4)
         layers = run(encoder, ids, state=old, all_layers=True).layers
         at = {'places': np.int32([[1], [2]])}
         for keep, count in ((None, 6), (5, 5), (4, 4), (3, 3), (0, 0)):
