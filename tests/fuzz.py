@@ -34,6 +34,7 @@ from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.text.tokenizer import read_vocabulary
 from infoword_tf.weights import tensors
 from tasks import squad_data, words
+from tests.corpus import file_of
 
 KNOWN = (errors.UsageError, ValueError, OSError, RuntimeError)
 Reader = Callable[[pathlib.Path], object]
@@ -112,36 +113,6 @@ def _tokens(path: pathlib.Path) -> object:
     return opened.ids.sum(), opened.flags.sum(), opened.documents.sum()
 
 
-def _parquet() -> bytes:
-    """Writes Parquet: two groups of four lines and two columns."""
-    import pyarrow
-    from pyarrow import parquet
-
-    buffer = io.BytesIO()
-    table = pyarrow.table({'text': ['One.', None, 'Two.', 'Three.'],
-                           'meta': [{'a': [1]}, None, {'a': []}, None]})
-    parquet.write_table(table, buffer, row_group_size=2)  # fmt: skip
-    return buffer.getvalue()
-
-
-def _arrow() -> bytes:
-    """Writes an Arrow stream of two batches."""
-    import pyarrow
-    from pyarrow import ipc
-
-    buffer = io.BytesIO()
-    table = pyarrow.table({'text': ['One.', None, 'Two.', 'Three.']})
-    with ipc.new_stream(buffer, table.schema) as writer:
-        writer.write_table(table, max_chunksize=2)
-    return buffer.getvalue()
-
-
-def _zst(data: bytes) -> bytes:
-    import pyarrow
-
-    return pyarrow.compress(data, codec='zstd', asbytes=True)
-
-
 def _records(path: pathlib.Path) -> object:
     """Reads a corpus of the kind that the file's name says."""
     kind = path.name.split('.')[1]
@@ -162,6 +133,11 @@ def _text(path: pathlib.Path) -> object:
     return list(textfiles.Files('text').read([path], str(path)))
 
 
+# Two groups, or batches, of four lines and two columns.
+_ROWS = [
+    {'text': 'One.', 'meta': {'a': [1]}}, {'text': None, 'meta': None},
+    {'text': 'Two.', 'meta': {'a': []}}, {'text': 'Three.', 'meta': None},
+]  # fmt: skip
 _STORE = {
     'meta.json': b'{"dtype": "uint16", "tokens": 4, "documents": 1}',
     'ids.bin': np.array([5, 6, 5, 3], np.uint16).tobytes(),
@@ -186,10 +162,11 @@ READERS: dict[str, tuple[str, bytes, Reader]] = {
     'utf-16': ('x.csv', 'text,label\nÄ,1\ndog,0\n'.encode('utf-16'), _table),
     'records': ('x.jsonl', b'{"text": "A.", "b": {}}\n{"text": null}\n'
                 b'{"text": "B. C."}\n', _records),
-    'records.zst': ('x.jsonl.zst', _zst(b'{"text": "A."}\n' * 9), _records),
-    'parquet': ('x.parquet', _parquet(), _records),
-    'parquet.table': ('x.parquet', _parquet(), _table),
-    'arrow': ('x.arrow', _arrow(), _records),
+    'records.zst': ('x.jsonl.zst', file_of('jsonl.zst', [{'text': 'A.'}] * 9),
+                    _records),
+    'parquet': ('x.parquet', file_of('parquet', _ROWS, 2), _records),
+    'parquet.table': ('x.parquet', file_of('parquet', _ROWS, 2), _table),
+    'arrow': ('x.arrow', file_of('arrow', _ROWS, 2), _records),
     'pairs': ('x.csv', b'a,b\n"One, two",three\nfour,five\n',
               lambda path: text_pairs.read(str(path))),
     'pairs.jsonl': ('x.jsonl', b''.join(b'{"a": "x%d", "b": "y"}\n' % i

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import gzip
 import hashlib
 import io
 import json
@@ -10,9 +9,7 @@ import os
 import pathlib
 from unittest import mock
 
-import pyarrow as pa
 from absl.testing import parameterized
-from pyarrow import parquet
 
 from export import card
 from infoword_tf import files, folders, hub
@@ -21,6 +18,7 @@ from infoword_tf.data import corpora
 from infoword_tf.training import begin
 from tasks import sts
 from tests import hubserver, places
+from tests.corpus import file_of
 from tests.eager import eagerly
 from tests.refused import refused
 from tests.tasks import command
@@ -293,32 +291,13 @@ def records(number):
     ]
 
 
-def of_kind(end, rows):
-    """Returns the bytes of a file of a kind of corpus."""
-    lines = ''.join(json.dumps(row) + '\n' for row in rows).encode()
-    file, table = io.BytesIO(), pa.Table.from_pylist(rows)
-    if end == 'parquet':
-        parquet.write_table(table, file, row_group_size=100)
-    elif end == 'arrow':
-        with pa.ipc.new_stream(file, table.schema) as writer:
-            writer.write_table(table)
-    elif end == 'txt':
-        file.write('\n\n'.join(row['body'] for row in rows).encode())
-    elif end == 'jsonl.zst':
-        file.write(pa.compress(lines, codec='zstd', asbytes=True))
-    else:
-        packed = end == 'jsonl.gz'
-        file.write(gzip.compress(lines, mtime=0) if packed else lines)
-    return file.getvalue()
-
-
 class CorpusTest(HubCase):
     """Texts that are read where they are."""
 
     def add(self, end='jsonl', numbers=(300, 200)):
         """Adds two files to the Hub; returns the folder with the same."""
         files = {
-            f'text/part-{i}.{end}': of_kind(end, records(number))
+            f'text/part-{i}.{end}': file_of(end, records(number))
             for i, number in enumerate(numbers)
         }
         folder = write(self.folder / 't', files)

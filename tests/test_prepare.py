@@ -11,9 +11,7 @@ import signal
 from unittest import mock
 
 import numpy as np
-import pyarrow
 from absl.testing import parameterized
-from pyarrow import parquet
 
 from infoword_tf import errors, prepare
 from infoword_tf.choices import TextChoices
@@ -201,22 +199,12 @@ class PrepareTest(places.Folder, parameterized.TestCase):
             for x in corpora.open_corpus(corpus()).every()
         ]
         values[3:3] = [None, ' \n', '']
-        lines = ''.join(json.dumps({'text': x}) + '\n' for x in values)
-        files = {
-            kind: folder / f'x.{kind}'
-            for kind in ('jsonl', 'jsonl.zst', 'parquet')
-        }
-        files['jsonl'].write_text(lines)
-        files['jsonl.zst'].write_bytes(
-            pyarrow.compress(lines.encode(), codec='zstd', asbytes=True)
-        )
-        parquet.write_table(
-            pyarrow.table({'text': values}), files['parquet'], row_group_size=9
-        )
-        return {
-            kind: f'{kind.removesuffix(".zst")}:{path}'
-            for kind, path in files.items()
-        }
+        rows, names = [{'text': x} for x in values], {}
+        for kind in ('jsonl', 'jsonl.zst', 'parquet'):
+            path = folder / f'x.{kind}'
+            path.write_bytes(topics.file_of(kind, rows, 9))
+            names[kind] = f'{kind.removesuffix(".zst")}:{path}'
+        return names
 
     def test_records_make_the_tokens_of_their_text(self):
         """In shards of lines, of row groups, and of a packed file."""
