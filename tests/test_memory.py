@@ -102,25 +102,6 @@ def reading_again():
 
 
 class ModelTest(EagerCase):
-    def test_steps_with_memory_are_one_long_text(self):
-        model, batches = make_model(3 * T), make_batches()
-        views = [batches.views(step)['streamed'] for step in range(4)]
-        ids = np.hstack([view.ids for view in views])
-        whole = model.encoder(Inputs(ids)).states
-        state = empty(model)
-        self.assertEqual(state[MEMORY].states.shape, (1, B, 3 * T, D))
-        for step, view in enumerate(views):
-            states, state = model.encode({'streamed': view}, state=state)
-            np.testing.assert_allclose(
-                states_of(states, ROW, 'streamed'),
-                whole[:, step * T : (step + 1) * T],
-                atol=1e-5,
-            )
-            filled = min(3, step + 1) * T
-            np.testing.assert_array_equal(
-                state[MEMORY].filled, np.full(B, filled)
-            )
-
     def test_without_memory(self):
         view = make_batches().views(0)
         for model in (make_model(0), make_model(None)):

@@ -107,20 +107,17 @@ class NotebooksTest(parameterized.TestCase):
 
     def test_every_mistake_is_seen(self):
         """A notebook with one of each."""
-        cells = [{'id': str(i), 'cell_type': 'markdown', 'metadata': {},
-                  'source': ['x']} for i in range(13)]  # fmt: skip
+        cells = [{'id': f'{i}', 'cell_type': 'markdown', 'source': ['x']}
+                 for i in range(13)]  # fmt: skip
         output = {'output_type': 'stream', 'name': 'stdout', 'text': ['x']}
         cells += [
-            {'id': 'long', 'metadata': {}, 'source': ['x\n'] * 10 + ['x']},
-            {
-                'id': 'said', 'metadata': {}, 'source': ['x'],
-                'outputs': [output],
-            },
-            {'id': 'ran', 'metadata': {}, 'source': ['x'],
-             'execution_count': 1},
-            {'id': 'where', 'metadata': {}, 'source': ["open('/home/me/x')"]},
-            {'id': 'empty', 'metadata': {}, 'source': ['\n']},
-        ]  # fmt: skip
+            {'id': 'long', 'source': ['x\n'] * 10 + ['x']},
+            {'id': 'said', 'source': ['x'], 'outputs': [output]},
+            {'id': 'ran', 'source': ['x'], 'execution_count': 1},
+            {'id': 'where', 'source': ["open('/home/me/x')"]},
+            {'id': 'empty', 'source': ['\n']},
+        ]
+        cells = [{'metadata': {}, **cell} for cell in cells]
         actual = list(runner['complaints']({'cells': cells, 'metadata': {}}))
         self.assertEqual(
             actual,

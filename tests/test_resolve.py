@@ -609,23 +609,6 @@ class DefaultsTest(parameterized.TestCase):
             actual = resolve(ModelChoices('label'), taught)
             self.assertEqual(actual.vector.layout, layout)
 
-    def test_settings_reach_the_encoder(self):
-        changes = {'transformer_xl.published': True}
-        actual = config_of('transformer_xl', settings=changes)
-        plain = config_of('transformer_xl')
-        self.assertEqual(
-            actual.encoder.arguments,
-            {
-                **plain.encoder.arguments,
-                'scale_embeddings': True, 'activation': 'relu',
-            },
-        )  # fmt: skip
-        self.assertEqual(actual.rows['transformer_xl'].settings,
-                         {'published': True, 'sampled': 0})
-        self.assertEqual(Config.from_json(actual.to_json()), actual)
-        encoder = ENCODERS['relative'](**actual.encoder.arguments)
-        self.assertEqual(encoder.arguments['activation'], 'relu')
-
 
 class VectorTest(parameterized.TestCase):
     @parameterized.parameters(

@@ -44,12 +44,6 @@ class CheckTest(parameterized.TestCase):
                 for value in values:
                     TABLE[row].settings[other].check(f'{row}.{other}', value)
 
-    def test_the_narrowest_embeddings(self):
-        setting = ENCODERS['transformer'].settings['embedding_width']
-        self.assertEqual(setting.check('embedding_width', 1), 1)
-        with refused('setting_too_small', '--embedding_width', 0, 1):
-            setting.check('embedding_width', 0)
-
     @parameterized.parameters(*FLAGS)
     def test_a_flag_is_one_argument_of_all_encoders(self, flag):
         actual = [
