@@ -23,6 +23,7 @@ from tests import places, zoo
 from tests.eager import eagerly
 from tests.export import workdirs
 from tests.near import assert_near
+from tests.objectives.eq1 import EagerCase
 from tests.refused import refused
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -100,11 +101,7 @@ def weights_of(model):
     return np.concatenate([np.ravel(w) for w in model.trainable_weights])
 
 
-class SameNumbersTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eagerly())  # test_functional has a graph
-
+class SameNumbersTest(EagerCase):
     @parameterized.parameters(*MODELS)
     def test_states_and_vectors(self, name):
         """Vectors equal those of `load`, for every encoder and pooling."""
@@ -401,11 +398,7 @@ class TrainingTest(parameterized.TestCase):
         self.assertEqual(config['dtype'], 'mixed_bfloat16')
 
 
-class SavedTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eagerly())
-
+class SavedTest(EagerCase):
     @parameterized.parameters(*MODELS)
     def test_a_backbone(self, name):
         """Current weights, the preset's tokenizer and token counts."""

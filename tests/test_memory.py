@@ -22,9 +22,8 @@ from infoword_tf.training import distribution, loop, optim
 from infoword_tf.training.state import State
 from infoword_tf.views import VIEWS
 from tests import places, runs, zoo
-from tests.eager import eagerly
 from tests.near import assert_near
-from tests.objectives.eq1 import states_of
+from tests.objectives.eq1 import EagerCase, states_of
 
 V, D, B, T = zoo.V, 8, 4, 6
 ROW, MEMORY = 'transformer_xl', 'memory/streamed'
@@ -83,12 +82,6 @@ def empty(model, batch=B):
     """Returns the state of a first step, by name."""
     actual = model.empty_state(batch)
     return {name: entry.empty for name, entry in actual.items()}
-
-
-class EagerCase(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eagerly())
 
 
 def reading_again():

@@ -20,8 +20,14 @@ from infoword_tf.objectives import TABLE, comparing
 from infoword_tf.settings import setting
 from infoword_tf.views import View
 from tests import zoo
-from tests.eager import eagerly
-from tests.objectives.eq1 import batch_of, mean, of_pair, sums, view_of
+from tests.objectives.eq1 import (
+    EagerCase,
+    batch_of,
+    mean,
+    of_pair,
+    sums,
+    view_of,
+)
 from tests.refused import refused
 
 N, D = 3, 16
@@ -121,12 +127,8 @@ class TableTest(absltest.TestCase):
             self.assertIs(arrays.call_args.args[3], False)
 
 
-class Critics(parameterized.TestCase):
+class Critics(EagerCase):
     """Makes a critic and its texts, of two tokens each."""
-
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eagerly())
 
     def open(self, critic, texts=2, objectives='simcse', **settings):
         """Sets a model with these settings, its weights and a view."""

@@ -5,19 +5,14 @@ That its numbers are those of transformers is in tests/weights.
 
 import dataclasses
 import math
-import unittest
 
 import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import special
 
 from infoword_tf.layers.disentangled import buckets_of, distances_of
-from tests.eager import eagerly
 from tests.encoders.calls import KEY, count, make, make_ids, near, run
-
-
-def setUpModule():
-    unittest.enterModuleContext(eagerly())
+from tests.objectives.eq1 import EagerCase
 
 
 class SizeTest(absltest.TestCase):
@@ -32,7 +27,7 @@ class SizeTest(absltest.TestCase):
         self.assertEqual(actual, 183_831_552)
 
 
-class BucketsTest(parameterized.TestCase):
+class BucketsTest(EagerCase):
     def test_of_eight(self):
         """Beyond 4: 4 + ceil(3 log(d / 4) / log(19 / 4)), by hand.
 
@@ -77,7 +72,7 @@ class BucketsTest(parameterized.TestCase):
         self.assertEqual(distances_of(2, 6, 9, vectors=None).used, (4, 9))
 
 
-class AttentionTest(parameterized.TestCase):
+class AttentionTest(EagerCase):
     @parameterized.product(key=(None, KEY), places=(None, [6, 0, 3, 3]))
     def test_all_pairs_one_after_another(self, key, places):
         """7 tokens, of which those more than 3 apart share buckets."""

@@ -5,7 +5,6 @@ That its numbers are those of transformers is in tests/weights.
 
 import functools
 import math
-import unittest
 from unittest import mock
 
 import numpy as np
@@ -13,16 +12,12 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import rotary_block
 from infoword_tf.layers.rotary_block import band_is_faster, turns
-from tests.eager import eagerly
 from tests.encoders import calls
 from tests.encoders.calls import make_ids, run
+from tests.objectives.eq1 import EagerCase
 
 WIDTH = 16
 make_encoder = functools.partial(calls.make, 'modern')
-
-
-def setUpModule():
-    unittest.enterModuleContext(eagerly())
 
 
 class SizeTest(absltest.TestCase):
@@ -37,7 +32,7 @@ class SizeTest(absltest.TestCase):
         self.assertEqual(actual, 149_014_272)
 
 
-class SightTest(parameterized.TestCase):
+class SightTest(EagerCase):
     def moved(self, length, **sizes):
         """The states that a change of token 12 moves, layer by layer."""
         encoder, ids = make_encoder(**sizes), make_ids(1, length)
@@ -92,7 +87,7 @@ class SightTest(parameterized.TestCase):
         self.assertEqual(third, set(range(12 if causal else 0, 24)))
 
 
-class FamilyTest(parameterized.TestCase):
+class FamilyTest(EagerCase):
     """Settings of encoders with the same layers, by numbers."""
 
     @parameterized.parameters(

@@ -1,7 +1,6 @@
 """Transformer-XL and XLNet's streams: attention, memory, parity."""
 
 import functools
-import unittest
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +9,6 @@ from absl.testing import parameterized
 from infoword_tf.encoders import Memory
 from infoword_tf.weights import mapping
 from infoword_tf.weights.kinds import ARCHITECTURES
-from tests.eager import eagerly
 from tests.encoders import calls
 from tests.encoders.calls import (
     KEY,
@@ -20,17 +18,14 @@ from tests.encoders.calls import (
     near,
     run,
 )
+from tests.objectives.eq1 import EagerCase
 from tests.oracles import frozen, xlnet
 
 D = 16
 make_encoder = functools.partial(calls.make, 'relative')
 
 
-def setUpModule():
-    unittest.enterModuleContext(eagerly())
-
-
-class StatesTest(parameterized.TestCase):
+class StatesTest(EagerCase):
     def test_scaled_embeddings(self):
         encoder, ids = make_encoder(scale_embeddings=True), make_ids(2, 3)
         actual = run(encoder, ids, all_layers=True).layers[0]
@@ -70,7 +65,7 @@ class StatesTest(parameterized.TestCase):
         )
 
 
-class MemoryTest(parameterized.TestCase):
+class MemoryTest(EagerCase):
     def test_no_gradient_goes_through_memory(self):
         encoder = make_encoder(causal=True)
         ids = np.arange(5, 29, dtype=np.int32).reshape(2, 12)
@@ -154,7 +149,7 @@ def from_hugging_face(state):
     }
 
 
-class HuggingFaceTest(parameterized.TestCase):
+class HuggingFaceTest(EagerCase):
     """XLNet of transformers, with its weights, gives our states.
 
     What it answers is in a file that tests/oracles/xlnet.py has written.

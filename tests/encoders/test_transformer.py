@@ -5,7 +5,6 @@ That its numbers are those of Google and transformers is in tests/weights.
 
 import functools
 import math
-import unittest
 
 import numpy as np
 import tensorflow as tf
@@ -18,9 +17,9 @@ from infoword_tf.layers.attention import distance_buckets
 from infoword_tf.model import Model
 from infoword_tf.sizes import SIZES
 from tests import zoo
-from tests.eager import eagerly
 from tests.encoders import calls
 from tests.encoders.calls import KEY, V, make_ids, near, run
+from tests.objectives.eq1 import EagerCase
 from tests.refused import refused
 
 POSITIONS = 32
@@ -32,11 +31,7 @@ WEIGHTS = {
 make_encoder = functools.partial(calls.make, 'transformer')
 
 
-def setUpModule():
-    unittest.enterModuleContext(eagerly())
-
-
-class SizeTest(parameterized.TestCase):
+class SizeTest(EagerCase):
     @parameterized.parameters(*WEIGHTS)
     def test_parameters(self, size):
         actual = calls.count('transformer', vocab_size=30_522, **SIZES[size])
@@ -48,7 +43,7 @@ class SizeTest(parameterized.TestCase):
             self.assertEqual(sizes['width'], 64 * sizes['heads'], size)
 
 
-class WeightsTest(parameterized.TestCase):
+class WeightsTest(EagerCase):
     @parameterized.parameters((768, 0.02), (64, 0.0692820))
     def test_first_weights(self, width, deviation):
         """A normal cut at two deviations; vectors at 0 and 1."""
@@ -112,7 +107,7 @@ class WeightsTest(parameterized.TestCase):
         )
 
 
-class StatesTest(parameterized.TestCase):
+class StatesTest(EagerCase):
     def test_positions_and_segments_count_from_zero(self):
         encoder, ids = make_encoder(), make_ids(2, 10)
         zeros = np.zeros((2, 10), np.int32)

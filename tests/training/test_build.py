@@ -4,13 +4,12 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest
 
 from infoword_tf.choices import RunChoices
 from infoword_tf.training import build
 from tests import zoo
-from tests.eager import eagerly
 from tests.near import assert_near
+from tests.objectives.eq1 import EagerCase
 
 CHOICES = RunChoices(seed=3, learning_rate=0.25)
 
@@ -28,7 +27,7 @@ def data():
     return zoo.dataset([zoo.make_views('mlm', 8, seed=x) for x in (5, 6)])
 
 
-class BuildTest(absltest.TestCase):
+class BuildTest(EagerCase):
     def test_of_too_many_the_oldest_goes(self):
         cache, (first, *others) = build.BuildCache(), [
             mock.Mock() for _ in range(build.MOST_BUILDS + 1)
@@ -43,7 +42,6 @@ class BuildTest(absltest.TestCase):
 
     def test_a_run_takes_over(self):
         """Begins as a new one does: weights, moments, step and seed."""
-        self.enterContext(eagerly())
         used, new = make(), make()
         used.trainer.train(tf.constant(2))
         for one in used, new:
@@ -59,7 +57,6 @@ class BuildTest(absltest.TestCase):
             assert_near(actual, expected)
 
     def test_another_seed_and_other_examples(self):
-        self.enterContext(eagerly())
         one, other = make(), make()
         words, expected = (
             x.model.variables['encoder/word_embeddings'] for x in (one, other)

@@ -15,8 +15,8 @@ from infoword_tf.training.microbatch import MicrobatchStep
 from infoword_tf.training.state import apply_updates
 from infoword_tf.views import flatten, unflatten
 from tests import combined, threads, zoo
-from tests.eager import eagerly
 from tests.near import assert_near
+from tests.objectives.eq1 import EagerCase
 from tests.refused import refused
 
 # Sequences of a batch, a microbatch, and a batch of held-out text.
@@ -81,12 +81,8 @@ def row_states(state, new):
     ]  # fmt: skip
 
 
-class CombinedTest(parameterized.TestCase):
+class CombinedTest(EagerCase):
     """Every two settings of a row that may be combined."""
-
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eagerly())
 
     @parameterized.named_parameters(*[
         (row, row) for row in TABLE if combined.is_combined(row)

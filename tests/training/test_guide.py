@@ -4,23 +4,21 @@ import shutil
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest
 
 from infoword_tf import choices
 from infoword_tf.files import read_tensors, write_tensors
 from infoword_tf.training import begin, guide
 from tests import places
-from tests.eager import eagerly
 from tests.export import critics, workdirs
+from tests.objectives.eq1 import EagerCase
 
 TEXTS = [['names', 'a class'], ['a name', 'type'], ['', 'a list']]
 
 
-class GuideTest(absltest.TestCase):
+class GuideTest(EagerCase):
     def setUp(self):
         super().setUp()
         self.folder = places.make(self.addCleanup)
-        self.enterContext(eagerly())
 
     def test_vectors_have_the_prompts_of_their_roles(self):
         prompts = {'query': 'ask ', 'passage': 'find '}

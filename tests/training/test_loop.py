@@ -14,17 +14,16 @@ from infoword_tf.objectives.infonce import SUMS
 from infoword_tf.training import loop
 from infoword_tf.views.examples import by_example
 from tests import zoo
-from tests.eager import eagerly
+from tests.objectives.eq1 import EagerCase
 
 M = TABLE['dim'].heldout_candidates
 
 
-class MeasuresTest(absltest.TestCase):
+class MeasuresTest(EagerCase):
     """Scores of the predictions for all held-out examples."""
 
     def test_they_get_all_in_the_order_of_examples(self):
         """120 of them, in 40 rows: two batches."""
-        self.enterContext(eagerly())
         model = zoo.make_model('label', rate=0.5)
         views = zoo.make_views('label', 120)
         self.assertGreater(len(views['examples'].ids), HELDOUT_BATCH)
@@ -59,13 +58,7 @@ class MeasuresTest(absltest.TestCase):
         self.assertEqual(actual['heldout/label/accuracy'], 0.25)
 
 
-class HeldoutTest(parameterized.TestCase):
-    """Held-out values, computed eagerly."""
-
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eagerly())
-
+class HeldoutTest(EagerCase):
     def make(self, name, sequences, counts=None):
         """Builds views and `Heldout`; `counts`: n-grams of each sequence."""
         # Dropout is off whatever its rate.
