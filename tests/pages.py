@@ -156,6 +156,12 @@ def rows_page() -> str:
     return text
 
 
+def python_of(document: str | pathlib.Path) -> list[str]:
+    """Returns the blocks of Python of a document, in order."""
+    text = (PAGE.parents[1] / document).read_text()
+    return re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
+
+
 if __name__ == '__main__':
     ROWS.write_text(rows_page())
     PAGE.write_text(settings_page())

@@ -30,7 +30,8 @@ from infoword_tf.data import batches
 from infoword_tf.training import record
 from tasks import finetune
 from tests import places, quick, runs, zoo
-from tests.tasks import test_typed
+from tests.tasks import finetuning, squad_files, test_typed
+from tests.training import test_evaluators
 
 
 class Done(Exception):
@@ -543,11 +544,10 @@ def write_files():
         (folder / f'{name}.txt').write_text(
             '\n\n'.join(f'{x} {y}' for x, y in itertools.pairwise(turned))
         )
-        (folder / f'{name}.tsv').write_text(
-            'score\tsentence1\tsentence2\n'
-            + ''.join(f'{n}\t{x} {n}\t{turned[-n % 4]}\n'
-                      for n, x in enumerate(turned * 2))
-        )
+        finetuning.write(
+            folder / f'{name}.tsv', ('score', 'sentence1', 'sentence2'),
+            [(n, f'{x} {n}', turned[-n % 4]) for n, x in enumerate(turned * 2)],
+        )  # fmt: skip
         lines = [
             f'{x},other {x},{n % 2},{n // 2 % 2},{n},'
             f';other {x};{n % 2};;{n % 3};{n}'
@@ -566,11 +566,6 @@ def write_files():
             for n, word in enumerate(('the', 'a', 'is', 'of'))
         ).join(['4 2\n', '']))
         (folder / f'{name}.run').write_text(f'q{begin} Q0 d0 1 1 {name}\n')
-        paragraph = {'context': 'Some of it.', 'qas': [
-            {'id': f'{name}{n}', 'question': x, 'answers': [
-                {'text': 'Some', 'answer_start': 0}]}
-            for n, x in enumerate(turned)
-        ]}  # fmt: skip
         # Words, numbers and two sets of labels.
         (folder / f'{name}.conll').write_text(
             f'{name} B-X B-A B-A\nx B-Y O O\n\n' * 3 + 'y B-Z O B-B\n'
@@ -579,10 +574,10 @@ def write_files():
             'tokens': [name, 'x'], 'other': ['x', name], 'tags': [0, 1],
             'parts': [1, 0],
         }))
-        (folder / f'{name}.json').write_text(json.dumps({
-            'version': '1.1',
-            'data': [{'title': name, 'paragraphs': [paragraph]}],
-        }))  # fmt: skip
+        squad_files.write(folder / f'{name}.json', ('Some of it.', *(
+            squad_files.question(f'{name}{n}', x, ('Some', 0))
+            for n, x in enumerate(turned)
+        )))  # fmt: skip
         words = folder / f'words{more}'
         words.mkdir()
         (words / f'{name}.tsv').write_text(
@@ -595,32 +590,23 @@ def write_files():
                 (bitexts / f'tatoeba.{pair}.{code}').write_text(
                     '\n'.join(f'{code} {x}' for x in turned)
                 )
-        beir = folder / f'beir{more}'
-        (beir / 'qrels').mkdir(parents=True)
-        for kind in ('corpus', 'queries'):
-            (beir / f'{kind}.jsonl').write_text('\n'.join(
-                json.dumps({'_id': f'{kind[0].replace("c", "d")}{n}',
-                            'text': x}) for n, x in enumerate(turned)
-            ))  # fmt: skip
-        for n, split in enumerate(('test', 'dev')):
-            (beir / 'qrels' / f'{split}.tsv').write_text(
-                f'q{n}\td0\t1\nq{n + 1}\td1\t1\n'
-            )
-        glue = folder / f'glue{more}'
-        for task in ('CoLA', 'SST-2'):
-            (glue / task).mkdir(parents=True)
-            for split in ('train', 'dev', 'test'):
-                rows = {
-                    'CoLA': [
-                        f'x\t{n % 2}\t\t{x}' for n, x in enumerate(turned)
-                    ],
-                    'SST-2': ['sentence\tlabel', *(
-                        f'{x}\t{n % 2}' for n, x in enumerate(turned))],
-                }[task]  # fmt: skip
-                if split == 'test':
-                    rows = ['index\tsentence', *(
-                        f'{n}\t{x}' for n, x in enumerate(turned))]  # fmt: skip
-                (glue / task / f'{split}.tsv').write_text('\n'.join(rows))
+        texts = {f'd{n}': x for n, x in enumerate(turned)}
+        queries = {f'q{n}': x for n, x in enumerate(turned)}
+        test_evaluators.write_search(
+            folder / f'beir{more}', queries, texts,
+            test=(('q0', 'd0'), ('q1', 'd1')), dev=(('q1', 'd0'), ('q2', 'd1')),
+        )  # fmt: skip
+        numbered = [*enumerate(turned)]
+        lines = {
+            'CoLA': [('x', n % 2, '', x) for n, x in numbered],
+            'SST-2': [('sentence', 'label'),
+                      *((x, n % 2) for n, x in numbered)],
+        }  # fmt: skip
+        for task, split in itertools.product(lines, ('train', 'dev', 'test')):
+            path = folder / f'glue{more}' / task / f'{split}.tsv'
+            tested = ('index', 'sentence'), *numbered
+            first, *rows = tested if split == 'test' else lines[task]
+            finetuning.write(path, first, rows)
     text = json.dumps({'_id': 'q0', 'text': 'Another one.'})
     text += '\n' + json.dumps({'_id': 'q1', 'text': 'Yet another.'})
     (folder / 'queries.jsonl').write_text(text)

@@ -3,8 +3,6 @@
 import contextlib
 import csv
 import json
-import pathlib
-import re
 import runpy
 import shutil
 import zipfile
@@ -19,14 +17,13 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from infoword_tf import keras_models
 from infoword_tf.keras_models import Backbone, TextEncoder, Tokenizer
-from tests import places, zoo
+from tests import pages, places, zoo
 from tests.eager import eagerly
 from tests.export import workdirs
 from tests.near import assert_near
 from tests.objectives.eq1 import EagerCase
 from tests.refused import refused
 
-ROOT = pathlib.Path(__file__).parent.parent
 T = 24
 NEAR = {'rtol': 1e-6, 'atol': 1e-6}
 TEXTS = [
@@ -443,8 +440,7 @@ class SavedTest(EagerCase):
 class DocumentTest(absltest.TestCase):
     def test_its_python_runs(self):
         """On a workdir and on real sentences of ours."""
-        text = (ROOT / 'docs' / 'keras.md').read_text()
-        blocks = re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
+        blocks = pages.python_of('docs/keras.md')
         self.assertLen(blocks, 5)
         self.assertLess(len(blocks[0].splitlines()), 40)
         texts, kinds = labelled()

@@ -321,11 +321,6 @@ def quoted_commands(text):
                 yield line
 
 
-def quoted_python(text):
-    """The blocks of Python."""
-    return re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
-
-
 @functools.cache
 def known_flags(module):
     """Names of the flags that a command has, settings of rows aside."""
@@ -404,14 +399,9 @@ class PackagingCommandsTest(absltest.TestCase):
 
     def test_python(self):
         """Parses it; that the README's runs is a test of tests/inference."""
-        blocks = [
-            block
-            for path in DOCUMENTS
-            for block in quoted_python(path.read_text())
-        ]
-        self.assertNotEmpty(blocks)
-        for block in blocks:
-            ast.parse(block)
+        for path in DOCUMENTS:
+            for block in pages.python_of(path):
+                ast.parse(block)
 
     def test_the_makefile(self):
         text = (ROOT / 'Makefile').read_text().replace('\\\n', ' ')

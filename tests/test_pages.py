@@ -6,19 +6,16 @@ tests/inference; the rest needs servers, or programs that are not installed.
 
 import contextlib
 import importlib.util
-import pathlib
-import re
 import shutil
 
 import numpy as np
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from tests import places
+from tests import pages, places
 from tests.eager import eagerly
 from tests.export import critics, workdirs
 
-ROOT = pathlib.Path(__file__).parent.parent
 LABEL, TAG = {'label.classes': 2}, {'tag.classes': 3}
 # By the name that pages give it, how a workdir is made.
 WORKDIRS = {
@@ -47,14 +44,6 @@ BLOCKS = {
 }
 
 
-
-
-def blocks_of(page):
-    """The blocks of Python of a page, in order."""
-    text = (ROOT / 'docs' / f'{page}.md').read_text()
-    return re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
-
-
 class EnginesTest(places.Folder, parameterized.TestCase):
     """Vectors in search engines, of which an environment may lack some."""
 
@@ -68,7 +57,7 @@ class EnginesTest(places.Folder, parameterized.TestCase):
             path = self.folder / 'runs' / 'colbert'
             workdirs.write(path, **WORKDIRS['colbert'])
         (block,) = (
-            x for x in blocks_of('serving')
+            x for x in pages.python_of('docs/serving.md')
             if f' {package}' in x and 'answers =' in x
         )  # fmt: skip
         names = {}
@@ -104,7 +93,7 @@ class DocumentsTest(places.Folder, absltest.TestCase):
         names = {}
         with contextlib.chdir(self.folder), eagerly():
             for page, numbers in BLOCKS.items():
-                blocks = blocks_of(page)
+                blocks = pages.python_of(f'docs/{page}.md')
                 for number, name in numbers.items():
                     model = infoword_tf.load(f'runs/{name}')
                     of_block = {'model': model, 'infoword_tf': infoword_tf}

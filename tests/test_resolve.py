@@ -457,15 +457,6 @@ class DefaultsTest(parameterized.TestCase):
             self.assertTrue(settings['expand'])
             self.assertEqual(settings['query_length'], expected)
 
-    @parameterized.parameters('colbert', 'splade', 'monobert')
-    def test_a_sum_of_a_critic_has_it_whatever_init_compares_by(self, name):
-        choices = ModelChoices(name, settings={'sentences.pairs': 2})
-        actual = [
-            resolve(choices, started).rows['simcse'].settings['critic']
-            for started in (None, config_of('mlm'))
-        ]
-        self.assertEqual(actual, [SUMS[name].settings['simcse.critic']] * 2)
-
     def test_bert_is_bert(self):
         """With the transform that its rows alone have on request."""
         for objectives, changes, expected in (

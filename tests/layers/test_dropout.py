@@ -38,27 +38,18 @@ def for_each(function, numbers):
 class KeyTest(parameterized.TestCase):
     def test_golden_values(self):
         key = np.array([1, 2], np.uint32)
-        np.testing.assert_array_equal(
-            dropout.fold_in(key, 7), [3080655358, 3565137098]
-        )
-        np.testing.assert_array_equal(dropout.new_key(), [0x8E5B, 0x1D37])
-        np.testing.assert_array_equal(
-            dropout.new_key(0), [3246474206, 3639473518]
-        )
-        np.testing.assert_array_equal(
-            dropout.new_key(1, 2, 3), [1338416305, 1587954677]
-        )
-        np.testing.assert_array_equal(
-            dropout.random_bits(key, (2, 3)),
-            [
-                [1605432451, 2821373520, 1285485403],
-                [4221614845, 1608558082, 3849347072],
-            ],
-        )
-        np.testing.assert_array_equal(
-            dropout.random_bits(dropout.new_key(1, 2, 3), (4,)),
-            [1884636106, 2327614402, 3216890880, 1655310879],
-        )
+        for actual, expected in (
+            (dropout.fold_in(key, 7), [3080655358, 3565137098]),
+            (dropout.new_key(), [0x8E5B, 0x1D37]),
+            (dropout.new_key(0), [3246474206, 3639473518]),
+            (dropout.new_key(1, 2, 3), [1338416305, 1587954677]),
+            (dropout.random_bits(key, (2, 3)),
+             [[1605432451, 2821373520, 1285485403],
+              [4221614845, 1608558082, 3849347072]]),
+            (dropout.random_bits(dropout.new_key(1, 2, 3), (4,)),
+             [1884636106, 2327614402, 3216890880, 1655310879]),
+        ):  # fmt: skip
+            np.testing.assert_array_equal(actual, expected)
 
     def test_low_32_bits_of_a_number_count(self):
         expected = [866405099, 3969118093]
@@ -73,14 +64,13 @@ class KeyTest(parameterized.TestCase):
     def test_tensors_give_the_key_of_their_numbers(self, dtype):
         expected = dropout.new_key(1, 2, 3)
         numbers = [tf.constant(n, dtype) for n in (1, 2, 3)]
-        np.testing.assert_array_equal(dropout.new_key(*numbers), expected)
         np.testing.assert_array_equal(
             dropout.new_key(1, numbers[1], 3), expected
         )
-        in_graph = tf.function(lambda *n: dropout.new_key(*n))
-        np.testing.assert_array_equal(in_graph(*numbers), expected)
-        compiled = tf.function(lambda *n: dropout.new_key(*n), jit_compile=True)
-        np.testing.assert_array_equal(compiled(*numbers), expected)
+        key_of = dropout.new_key
+        compiled = tf.function(key_of, jit_compile=True)
+        for function in (key_of, tf.function(key_of), compiled):
+            np.testing.assert_array_equal(function(*numbers), expected)
 
 
 class BitsTest(parameterized.TestCase):
