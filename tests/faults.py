@@ -98,7 +98,6 @@ def waited(child: int, log: pathlib.Path) -> Ended:
 
 
 def forked(call: Callable[[], Any], log: pathlib.Path) -> Ended:
-    """Calls a function in another process."""
     return waited(spawn(call, log), log)
 
 
@@ -127,7 +126,6 @@ class Bench:
         folder: pathlib.Path,
         way: Callable[[Callable[[], Any], pathlib.Path], Ended] = forked,
     ):
-        """Sets the attributes."""
         self.folder, self.way = folder, way
 
     def call(
@@ -163,7 +161,6 @@ class Bench:
         return self.way(self.call(name, *flags, **more), self.log(name))
 
     def log(self, name: str) -> pathlib.Path:
-        """Returns the file that a process writes to."""
         return self.folder / f'{name}.log'
 
     def whole(self, *flags: str) -> pathlib.Path:
@@ -485,7 +482,6 @@ def damaged_workdir(bench: Bench, name: str, how: str) -> str:
 
 
 def damaged_cache(bench: Bench, pattern: str, how: str) -> str:
-    """Damages a file of the cache."""
     cache = bench.folder / 'cache'
     bench.whole()
     shutil.copytree(os.environ[places.CACHE], cache)

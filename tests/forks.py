@@ -100,7 +100,6 @@ class Forks:
         return True
 
     def pytest_sessionfinish(self) -> None:
-        """Ends the last fork."""
         if self.fork:
             self.end()
 
@@ -157,7 +156,6 @@ class Teller:
     """Plugin of a fork: what happens there is told to the worker."""
 
     def __init__(self, config: pytest.Config, pipe: Connection):
-        """Remembers the pipe to the worker."""
         self.config, self.pipe, self.ready = config, pipe, False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -168,12 +166,10 @@ class Teller:
         self.pipe.send(('report', data))
 
     def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
-        """Says that a test has begun."""
         data = {'nodeid': nodeid, 'location': location}
         self.pipe.send(('pytest_runtest_logstart', data))
 
     def pytest_runtest_logfinish(self, nodeid: str, location: Any) -> None:
-        """Says that a test has ended."""
         data = {'nodeid': nodeid, 'location': location}
         self.pipe.send(('pytest_runtest_logfinish', data))
 

@@ -77,11 +77,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Logs nothing."""
 
     def do_HEAD(self):
-        """Answers without a body."""
         self.answer()
 
     def do_GET(self):
-        """Answers with a body."""
         self.answer()
 
     def answer(self):
@@ -142,7 +140,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         })  # fmt: skip
 
     def about(self, repository, commit, files):
-        """Describes a revision."""
         return {
             'id': repository.split('/', 1)[1], 'sha': commit,
             'private': False, 'tags': [], 'downloads': 0, 'likes': 0,
@@ -182,12 +179,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.send_json(list(listed.values()))
 
     def refuse(self, status, code):
-        """Sends an error as the Hub does."""
         headers = {'X-Error-Code': code, 'X-Error-Message': code}
         self.send(status, b'{}', headers)
 
     def send_json(self, value):
-        """Sends a value."""
         content = json.dumps(value).encode()
         self.send(200, content, {'Content-Type': 'application/json'})
 

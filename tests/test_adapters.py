@@ -68,7 +68,6 @@ def with_adapters(name, **changes):
 
 
 def set_b(model):
-    """Draws every B."""
     random = np.random.default_rng(1)
     for path, variable in model.variables.items():
         if path.startswith('adapters/') and path.endswith('/b'):

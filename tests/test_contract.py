@@ -69,7 +69,6 @@ class BegunTest(places.Folder, absltest.TestCase):
     """(b), (c) Rows that start from another workdir."""
 
     def written(self, model):
-        """Writes a workdir of a model."""
         model.config.write(self.folder)
         files.write_tensors(
             self.folder / 'weights.safetensors',

@@ -505,7 +505,6 @@ def of_vectors():
 
 
 def of_no_index(folder):
-    """An index that is not made yet."""
     stand_in = mock.MagicMock(folder=folder)
     stand_in.about = {}
     stand_in.find.side_effect = lambda _, vector, prepare, *__, **___: [
@@ -645,7 +644,6 @@ def digest(array):
 
 
 def run_of(command):
-    """Returns what is called, of a command."""
     if command == 'infoword_tf.train':
         return infoword_tf.train
     return importlib.import_module(command).run

@@ -37,7 +37,6 @@ DATA = {
 
 
 def write(folder, files):
-    """Writes files by path; returns the folder."""
     for name, content in files.items():
         path = pathlib.Path(folder) / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -284,7 +283,6 @@ class LoadTest(HubCase):
 
 
 def records(number):
-    """Texts of documents, of several sentences each."""
     return [
         {'body': f'Some words of {i}. And {i % 7} more.', 'other': 'x' * 99}
         for i in range(number)

@@ -43,7 +43,6 @@ def setUpModule():
 
 
 def write(folder):
-    """A table of each task."""
     texts = [text for text, _ in finetuning.sentences()[:40]]
     names = 'index', 'sentence1', 'sentence2'
     for split, count in ('train', 16), ('dev', 6):
@@ -157,7 +156,6 @@ class TablesTest(NamesCase):
 
 class ModelsTest(NamesCase):
     def measured(self, module, *arguments):
-        """Returns the result of an evaluation."""
         with eagerly():
             done = command.run(module, *arguments)
         result = command.succeeded(done).result

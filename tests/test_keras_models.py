@@ -62,7 +62,6 @@ def setUpModule():
 
 
 def preset(name):
-    """Returns a workdir of MODELS, written once."""
     folder = FOLDER / name
     if not folder.exists():
         workdirs.write(folder, max_length=T, width=16, **MODELS[name])
@@ -84,7 +83,6 @@ def labelled():
 
 
 def compiled(inputs, scores, rate=1e-2, optimizer='Adam'):
-    """Makes a classifier that can be trained."""
     model = keras.Model(inputs, scores)
     model.compile(
         getattr(keras.optimizers, optimizer)(rate),
@@ -94,7 +92,6 @@ def compiled(inputs, scores, rate=1e-2, optimizer='Adam'):
 
 
 def weights_of(model):
-    """Returns all trained weights in one array."""
     return np.concatenate([np.ravel(w) for w in model.trainable_weights])
 
 

@@ -95,7 +95,6 @@ def corpus(fingerprint='0', words='a b', name='c'):
 
 
 def of_store(folder, fingerprint, words, lower_case, strip_accents, name):
-    """Where tokens lie."""
     tokenizer = WordPieceTokenizer(
         WORDS + words, lower_case, strip_accents=strip_accents
     )
@@ -105,7 +104,6 @@ def of_store(folder, fingerprint, words, lower_case, strip_accents, name):
 
 
 def of_vocabulary(folder, texts, exponent, weights, **named):
-    """Where a learned vocabulary lies."""
     choices = TextChoices(
         corpus=tuple(f'{name}=text:{name}' for name in texts),
         language_exponent=exponent, corpus_weights=weights, **named,
@@ -125,7 +123,6 @@ def of_vocabulary(folder, texts, exponent, weights, **named):
 
 
 def of_prepared(folder, name, path, splits, file, size, time):
-    """A data set of TFDS."""
     stat = types.SimpleNamespace(length=size, mtime=time)
     info = types.SimpleNamespace(full_name=name, splits={
         split: types.SimpleNamespace(filepaths=[
@@ -139,7 +136,6 @@ def of_prepared(folder, name, path, splits, file, size, time):
 
 
 def of_pydocs(folder, extraction, python, package, version):
-    """Docstrings of what is installed."""
     actual = {package: types.SimpleNamespace(version=version)}
 
     def build(folder, sources):
@@ -178,19 +174,16 @@ def loaded(words=WORDS, lower_case=True, **changes):
 
 
 def of_guide(folder, weights, texts, kind=guide.Guide, **changes):
-    """Vectors of pairs, or their scores."""
     instance = kind.__new__(kind)
     instance.digest, instance.loaded = weights, loaded(**changes)
     return instance._key(texts)
 
 
 def of_judge(folder, **inputs):
-    """Scores of pairs."""
     return of_guide(folder, kind=guide.Judge, **inputs)
 
 
 def of_embedder(folder, weights, what, texts, **changes):
-    """Vectors of a teacher's texts."""
     instance = teacher.Embedder.__new__(teacher.Embedder)
     instance.digest, instance.loaded = weights, loaded(**changes)
     return instance.key(what, *texts)
@@ -200,7 +193,6 @@ def of_teacher(
     folder, weights, row, settings, encoder, ids, segments, begins, places,
     span, label,
 ):  # fmt: skip
-    """A teacher's outputs for examples."""
     instance = teacher.Teacher.__new__(teacher.Teacher)
     kinds = {'span': squad.Squad(), 'label': classify.Classify(labels=('a',))}
     instance.digest, instance.settings = weights, settings
@@ -214,7 +206,6 @@ def of_teacher(
 
 
 def of_retrieval(folder, name, documents, size, block, **key):
-    """Vectors of documents."""
     task = types.SimpleNamespace(
         fingerprint=documents, size=size, distinct=size
     )
@@ -223,7 +214,6 @@ def of_retrieval(folder, name, documents, size, block, **key):
 
 
 def of_folder(folder, name, text, time, other, chosen=None):
-    """Files of a workdir, or of an export."""
     paths = write(folder / name, text, time), write(folder / 'b', other)
     return vectors.digest(folder, paths[:chosen] if chosen else None)
 
@@ -247,7 +237,6 @@ def of_judgements(folder, scheme, first, second, third, time):
 
 
 def of_table(folder, name, text, time, id, columns, delimiter):
-    """Documents of a table."""
     write(folder / name, f'n,t,u\n1,{text},x\n', time)
     return table_documents.documents_of(
         str(folder / name), id, columns, delimiter
@@ -519,7 +508,6 @@ class MadeAgainTest(places.Folder, absltest.TestCase):
 
 
 def other(kind, value, known):
-    """Another value of a flag."""
     if known.choices:
         return next(x for x in known.choices if x != value)
     if kind is bool or isinstance(value, bool):

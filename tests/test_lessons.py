@@ -40,7 +40,6 @@ class Silent:
 
 
 def model_of(case, constant=False):
-    """Builds a model; `constant`: all states are 0."""
     model = Model(zoo.config_of(case, rate=0.0), zoo.SPECIALS)
     if constant:
         model.encoders['encoder'] = Silent(model.encoder)

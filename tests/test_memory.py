@@ -79,7 +79,6 @@ def make_batches(batch=B):
 
 
 def empty(model, batch=B):
-    """Returns the state of a first step, by name."""
     actual = model.empty_state(batch)
     return {name: entry.empty for name, entry in actual.items()}
 
@@ -318,7 +317,6 @@ class HeldoutTest(EagerCase):
 
 class CommandTest(places.Folder, parameterized.TestCase):
     def run_here(self, workdir, *more):
-        """Runs; returns the output."""
         two = any(flag.startswith('--strategy') for flag in more)
         strategy = zoo.strategy(1 + two)
         with mock.patch.object(

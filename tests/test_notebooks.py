@@ -106,7 +106,6 @@ class NotebooksTest(parameterized.TestCase):
         self.assertEmpty(list(wrong(code_of(notebook))))
 
     def test_every_mistake_is_seen(self):
-        """A notebook with one of each."""
         cells = [{'id': f'{i}', 'cell_type': 'markdown', 'source': ['x']}
                  for i in range(13)]  # fmt: skip
         output = {'output_type': 'stream', 'name': 'stdout', 'text': ['x']}
@@ -150,7 +149,6 @@ class NotebooksTest(parameterized.TestCase):
             self.assertIn(want, actual[0])
 
     def test_pictures_of_documents(self):
-        """They are those of the notebooks."""
         for picture, (name, cell_id) in runner['SHOWN'].items():
             notebook = read(ROOT / 'notebooks' / f'{name}.ipynb')
             (cell,) = (c for c in notebook['cells'] if c['id'] == cell_id)

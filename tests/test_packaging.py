@@ -49,7 +49,6 @@ LONGEST_README = 175  # lines: a page for newcomers
 
 
 def bench_tables():
-    """The folder of the tables that bench.py writes."""
     return ROOT / bench.BenchChoices.tables
 
 
@@ -100,7 +99,6 @@ def copied(folder):
 
 
 def pip(*arguments):
-    """Runs pip without a registry."""
     subprocess.run(
         [
             sys.executable, '-m', 'pip', *arguments, '--quiet', '--no-deps',
@@ -111,7 +109,6 @@ def pip(*arguments):
 
 
 def built(source, folder):
-    """Returns the wheel of a checkout."""
     pip('wheel', source, '--no-build-isolation', '-w', folder / 'wheels')
     (wheel,) = (folder / 'wheels').iterdir()
     return wheel

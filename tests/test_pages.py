@@ -45,8 +45,6 @@ BLOCKS = {
 
 
 class EnginesTest(places.Folder, parameterized.TestCase):
-    """Vectors in search engines, of which an environment may lack some."""
-
     @parameterized.parameters('faiss', 'qdrant_client')
     def test_a_text_is_found(self, package):
         if importlib.util.find_spec(package) is None:

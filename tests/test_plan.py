@@ -31,7 +31,6 @@ def plan_of(objectives, masking=None, length=T, share=None):
 
 
 def sources(plan):
-    """By view, the name of its source."""
     return {name: view.source_spec.source for name, view in plan.views.items()}
 
 

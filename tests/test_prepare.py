@@ -77,13 +77,11 @@ def text_of(name, **more):
 
 @functools.cache
 def whole():
-    """A store of the text."""
     output = FOLDER / 'whole'
     return output, *prepared(output)
 
 
 def bytes_of(folder):
-    """By name every file of a store."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob('*')
@@ -92,7 +90,6 @@ def bytes_of(folder):
 
 
 def killed(*_):
-    """Kills the process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -40,7 +40,6 @@ def config_of(objectives='mlm', **choices):
 
 
 def alone(row):
-    """The vector of a row with its defaults."""
     settings = {name: s.default for name, s in TABLE[row].settings.items()}
     return decided(TABLE[row].vector, settings)
 
@@ -197,8 +196,6 @@ class ComplaintsTest(parameterized.TestCase):
 
 
 class InitTest(parameterized.TestCase):
-    """Decisions of --init."""
-
     refused = ComplaintsTest.refused
 
     def test_it_decides_the_encoder(self):

@@ -43,7 +43,6 @@ def setUpModule():
 
 class SentencesTest(absltest.TestCase):
     def test_the_prompt_of_init_stands_before_each(self):
-        """As `encode` has it, in training as in held-out text."""
         folder = places.make()
         init = workdirs.write(
             folder / 'first', ('ict',), 'lookup',

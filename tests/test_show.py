@@ -25,7 +25,6 @@ TWO = ('Reads a file into a table.', 'The separator may be any character.')
 
 
 def settings_of(entry):
-    """Returns the settings of a row, as they are by default."""
     return {name: known.default for name, known in entry.settings.items()}
 
 
@@ -39,7 +38,6 @@ WORDS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', 'b', 'c', 'd']
 
 
 def one(ids, **fields):
-    """A view of one text."""
     fields = {
         name: np.array([x]) if not isinstance(x, dict) else x
         for name, x in fields.items()

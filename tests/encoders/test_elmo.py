@@ -21,7 +21,6 @@ make_encoder = functools.partial(calls.make, 'elmo')
 
 
 def read(encoder, ids):
-    """Computes the vector of each token."""
     return encoder.read(encoder.characters_of(np.asarray(ids)))
 
 

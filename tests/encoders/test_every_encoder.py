@@ -280,7 +280,6 @@ def variant(name, **more):
 
 
 def call(name, encoder, ids, **more):
-    """Runs an encoder with all that its case reads."""
     return run(encoder, ids, **CASES[name].fields(encoder, ids) | more)
 
 

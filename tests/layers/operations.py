@@ -38,13 +38,11 @@ class Operation(NamedTuple):
 
 
 def drop(x, rate):
-    """Applies plain dropout by the mask of KEY."""
     keep = dropout.keep_mask(KEY, tuple(x.shape), rate)
     return tf.where(keep, x / (1 - rate), 0.0)
 
 
 def dropping(shapes, run):
-    """An operation that ends with dropout."""
     return Operation(
         shapes, run, lambda inputs, rate: [drop(run(inputs, None)[0], rate)]
     )
@@ -109,8 +107,6 @@ def assert_close(actual, expected, tolerance, what=''):
 
 
 def operation_test(operations):
-    """Makes the shared tests of operations by name."""
-
     def inputs_of(name, dtype='float32'):
         return make_inputs(operations[name].shapes, len(name), dtype)
 

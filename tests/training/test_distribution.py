@@ -45,7 +45,6 @@ def shares(strategy, flat):
 
 
 def local(strategy, values):
-    """Returns each replica's value as a NumPy array."""
     return [
         value.numpy() for value in strategy.experimental_local_results(values)
     ]
@@ -221,8 +220,6 @@ class RematTest(parameterized.TestCase):
 
 
 class UpdateTest(parameterized.TestCase):
-    """Steps of the trainer itself."""
-
     CLIP = 0.01
 
     @parameterized.parameters(0.0, CLIP)

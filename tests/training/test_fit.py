@@ -51,8 +51,6 @@ class PaceTest(absltest.TestCase):
 
 
 class GoalTest(absltest.TestCase):
-    """Selection of weights, and early ends."""
-
     def records(self, *values):
         """Returns records of logging steps; None: no evaluation."""
         return [
@@ -124,7 +122,6 @@ class EventsTest(places.Folder, absltest.TestCase):
     """Events of TensorBoard after the step where a run resumes."""
 
     def write(self, steps, part='train'):
-        """Writes a new file; returns its path."""
         before = set(self.folder.rglob('events*'))
         writer = tf.summary.create_file_writer(
             str(self.folder / 'tensorboard' / part)

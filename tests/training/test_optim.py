@@ -102,7 +102,6 @@ def update(optimizer, gradients, rate, step, allowed=True, apply=None):
 
 
 def state(optimizer):
-    """Returns all weights and moments, NumPy."""
     both = {**optimizer.variables, **optimizer.slots}
     return {k: v.numpy().copy() for k, v in both.items()}
 

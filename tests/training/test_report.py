@@ -94,7 +94,6 @@ class TextTest(absltest.TestCase):
 
 class PictureTest(places.Folder, absltest.TestCase):
     def drawn(self, draw, *args):
-        """Returns the figure that would be saved."""
         with mock.patch.object(
             Figure, 'savefig', autospec=True,
             side_effect=lambda _, path, **more: path.touch(),
