@@ -20,13 +20,7 @@ import numpy as np
 
 from infoword_tf import errors, files
 from infoword_tf.config import Config
-from infoword_tf.data import (
-    parallel,
-    sharded,
-    tables,
-    text_pairs,
-    textfiles,
-)
+from infoword_tf.data import parallel, sharded, tables, text_pairs, textfiles
 from infoword_tf.data import store as stores
 from infoword_tf.evaluation import retrieval, sts
 from infoword_tf.inference import wordvectors

@@ -41,12 +41,7 @@ def make_config(memory_length, rate=0.0, precision='float32', rows=(ROW,)):
     }  # fmt: skip
     return Config(
         EncoderConfig('relative', arguments),
-        {
-            row: RowConfig(
-                1.0, {n: s.default for n, s in TABLE[row].settings.items()}
-            )
-            for row in rows
-        },
+        {row: RowConfig(1.0, zoo.defaults_of(row)) for row in rows},
         max_length=T,
         precision=precision,
         memory_length=memory_length,

@@ -16,13 +16,10 @@ from infoword_tf.views.masked import MASKINGS
 from infoword_tf.views.permuted import ORDERS, permutation
 from tests import zoo
 from tests.refused import refused
+from tests.zoo import defaults_of
 
 T = 32
 PLM = {'k': 6, 'order': 'partial'}
-
-
-def defaults_of(row):
-    return {name: s.default for name, s in TABLE[row].settings.items()}
 
 
 def plan_of(objectives, masking=None, length=T, share=None):

@@ -15,12 +15,7 @@ from absl.testing import parameterized
 
 from infoword_tf import errors, prepare
 from infoword_tf.choices import TextChoices
-from infoword_tf.data import (
-    corpora,
-    opened,
-    sharding,
-    textfiles,
-)
+from infoword_tf.data import corpora, opened, sharding, textfiles
 from infoword_tf.data import source as sources
 from infoword_tf.data import store as stores
 from infoword_tf.data.source import WindowSource

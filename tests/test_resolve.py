@@ -39,11 +39,6 @@ def config_of(objectives='mlm', **choices):
     return resolve(ModelChoices(objectives, **choices)).config(V)
 
 
-def alone(row):
-    settings = {name: s.default for name, s in TABLE[row].settings.items()}
-    return decided(TABLE[row].vector, settings)
-
-
 class ComplaintsTest(parameterized.TestCase):
     def refused(self, id, *values, objectives='mlm', started=None, **choices):
         with refused(id, *values):
@@ -540,8 +535,7 @@ class DefaultsTest(parameterized.TestCase):
 
     def test_the_encoder(self):
         for row, entry in TABLE.items():
-            defaults = {k: x.default for k, x in entry.settings.items()}
-            for name in entry.encoders(defaults):
+            for name in entry.encoders(zoo.defaults_of(row)):
                 actual = config_of(row, encoder=name)
                 self.assertEqual(actual.encoder.name, name)
         # Without a choice, the first that all allow.
@@ -636,7 +630,10 @@ class VectorTest(parameterized.TestCase):
 
     def test_priorities_are_distinct(self):
         """Else the order of the rows would decide; 0 is the plain vector."""
-        vectors = {row: alone(row) for row in TABLE}
+        vectors = {
+            row: decided(entry.vector, zoo.defaults_of(row))
+            for row, entry in TABLE.items()
+        }
         vectors = {row: v for row, v in vectors.items() if v is not None}
         ranks = [v.priority for v in vectors.values() if v.priority]
         self.assertLen(set(ranks), len(ranks))

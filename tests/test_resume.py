@@ -22,14 +22,7 @@ from infoword_tf.training import loop, optim, record
 from tests import places, quick, runs
 from tests.near import assert_near
 from tests.refused import refused
-from tests.runs import (
-    arguments,
-    python,
-    records,
-    run_here,
-    untimed,
-    weights,
-)
+from tests.runs import arguments, python, records, run_here, untimed, weights
 
 
 def setUpModule():

@@ -6,12 +6,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from infoword_tf import pictures, show, views
-from infoword_tf.config import (
-    Config,
-    EncoderConfig,
-    RowConfig,
-    TokenizerConfig,
-)
+from infoword_tf.config import Config, EncoderConfig, RowConfig, TokenizerConfig
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import TABLE
 from infoword_tf.text.sentencepiece import SentencePiece
@@ -19,20 +14,15 @@ from infoword_tf.views import Reads
 from infoword_tf.views.view import CAPTIONS
 from tests import places
 from tests.tasks import command
+from tests.zoo import defaults_of
 
 FOX = 'The quick brown fox jumps over the lazy dog, and nobody notices it.'
 TWO = ('Reads a file into a table.', 'The separator may be any character.')
 
-
-def settings_of(entry):
-    return {name: known.default for name, known in entry.settings.items()}
-
-
 LABELLED = [
-    row
-    for row, entry in TABLE.items()
-    if 'examples' in entry.reads(settings_of(entry))
-]
+    row for row, entry in TABLE.items()
+    if 'examples' in entry.reads(defaults_of(row))
+]  # fmt: skip
 SPECIALS = views.Specials(2, 3, 4, 9)
 WORDS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', 'b', 'c', 'd']
 
@@ -191,7 +181,7 @@ class PictureTest(absltest.TestCase):
     def test_every_row_has_a_sentence(self):
         """On what it wants, with its settings as they are by default."""
         for row, entry in TABLE.items():
-            for reads in entry.reads(settings_of(entry)).values():
+            for reads in entry.reads(defaults_of(row)).values():
                 self.assertIn(reads.where, CAPTIONS, row)
 
 
@@ -299,8 +289,7 @@ class CommandTest(places.Folder, parameterized.TestCase):
         """Shows that of a workdir by the first row that it serves."""
         row = next(
             row for row, entry in TABLE.items()
-            if row not in LABELLED
-            and name in entry.encoders(settings_of(entry))
+            if row not in LABELLED and name in entry.encoders(defaults_of(row))
         )  # fmt: skip
         words = [*WORDS, *' '.join(TWO).lower().split()]
         workdir = self.workdir(words, encoder=name, **{row: {}})

@@ -15,23 +15,13 @@ from tests.combined import JUDGED
 
 class CompleteTest(absltest.TestCase):
     def test_every_row_with_every_encoder_that_it_allows(self):
-        expected = {
-            (row, encoder)
-            for row in TABLE
-            for encoder in zoo.encoders_of(row)
-        }
+        expected = {(row, x) for row in TABLE for x in zoo.encoders_of(row)}
         self.assertEqual({row for row, _ in expected}, set(TABLE))
-        listed = {
-            (row, case.encoder)
-            for case in zoo.CASES.values()
-            for row in case.rows
-        }
+        listed, learned = (
+            {(row, case.encoder) for case in cases.values()
+             for row in case.rows} for cases in (zoo.CASES, zoo.LESSONS)
+        )  # fmt: skip
         self.assertContainsSubset(expected, listed)
-        learned = {
-            (row, case.encoder)
-            for case in zoo.LESSONS.values()
-            for row in case.rows
-        }
         self.assertEqual(expected, learned)
 
     def test_every_sum_that_has_a_name(self):

@@ -12,13 +12,7 @@ from infoword_tf import files, objectives
 from infoword_tf.encoders import Inputs
 from infoword_tf.layers.block import Block, take
 from infoword_tf.layers.pooling import unit
-from infoword_tf.objectives import (
-    Auxiliary,
-    Objective,
-    Reads,
-    Row,
-    infonce,
-)
+from infoword_tf.objectives import Auxiliary, Objective, Reads, Row, infonce
 from infoword_tf.settings import setting
 
 WORDS = 'a text', 'what belongs to it', 'a toy', 'see the class'

@@ -33,18 +33,9 @@ from infoword_tf.data.translations import (
 )
 from infoword_tf.data.words import WordSource
 from infoword_tf.model import Model
-from infoword_tf.objectives import (
-    TABLE,
-    Statistics,
-    flag_of,
-    parse,
-)
+from infoword_tf.objectives import TABLE, Statistics, flag_of, parse
 from infoword_tf.objectives.span import BINS
-from infoword_tf.resolve import (
-    ModelChoices,
-    Resolved,
-    resolve,
-)
+from infoword_tf.resolve import ModelChoices, Resolved, resolve
 from infoword_tf.training import loop, optim
 from infoword_tf.training.state import State
 from infoword_tf.views.cloze import Documents
@@ -572,6 +563,11 @@ LESSONS: dict[str, Case] = {
 }  # fmt: skip
 
 
+def defaults_of(row: str) -> dict[str, Any]:
+    """Returns the settings of a row, all of them as they are by default."""
+    return {name: x.default for name, x in TABLE[row].settings.items()}
+
+
 def encoders_of(row: str) -> list[str]:
     """Names the encoders that a row allows with its settings, first to last."""
     return list(
@@ -1042,18 +1038,11 @@ def views_of(
         'text_pairs': make_text_pairs,
         'translations': make_translations,
     }
-    several = any(
-        row.settings.get('texts', 'joined') != 'joined'
-        for row in resolved.rows.values()
-    )
-    wide = max(row.settings.get('width', 0) for row in resolved.rows.values())
-    multilabel = any(
-        row.settings.get('multilabel') for row in resolved.rows.values()
-    )
-    expand = max(
-        row.settings.get('expand', 0) and row.settings['query_length']
-        for row in resolved.rows.values()
-    )
+    settings = [row.settings for row in resolved.rows.values()]
+    several = any(x.get('texts', 'joined') != 'joined' for x in settings)
+    wide = max(x.get('width', 0) for x in settings)
+    multilabel = any(x.get('multilabel') for x in settings)
+    expand = max(x.get('expand', 0) and x['query_length'] for x in settings)
     sources = {}
     for source_spec in resolved.plan.source_specs:
         how = dict(source_spec.arguments)
@@ -1117,17 +1106,20 @@ def make_trainer(
     steps: int,
     clip: float = 1.0,
     microbatch: int | None = None,
+    rules: optim.Preset | None = None,
+    rate: float = 1e-3,
 ) -> loop.Trainer:
     """Makes a trainer of a case over as many batches, without dropout."""
+    rules = rules or optim.preset(clip_norm=clip)
     with strategy(replicas).scope():
         model = make_model(name, rate=0.0)
         model.assign_copies()
-        optimizer = optim.AdamW(model.trainable, optim.preset(clip_norm=clip))
+        optimizer = optim.AdamW(model.trainable, rules)
     return loop.Trainer(
         dataset([make_views(name, 8, seed=step) for step in range(steps)]),
         State(model, strategy(replicas), 8),
         optimizer,
-        lambda step: tf.constant(1e-3),
+        lambda step: tf.constant(rate),
         statistics(),
         seed=TRAINER_SEED,
         computation=loop.Computation(microbatch=microbatch),

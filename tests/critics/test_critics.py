@@ -104,8 +104,7 @@ class TableTest(absltest.TestCase):
              ('directions', 'both'), ('directions', 'joint')),
             ('ict', 'late', ('queue', 9)), ('ict', 'lexical', ('queue', 9)),
         ):  # fmt: skip
-            known = TABLE[row].settings
-            usual = {name: setting.default for name, setting in known.items()}
+            usual = zoo.defaults_of(row)
             for name, value in lacks:
                 settings = {**usual, 'critic': critic, name: value}
                 if name == 'momentum':  # else it wants a queue first

@@ -4,13 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from infoword_tf.layers.relative_scores import relative_scores, split_queries
-from tests.layers.operations import (
-    B,
-    D,
-    H,
-    Operation,
-    operation_test,
-)
+from tests.layers.operations import B, D, H, Operation, operation_test
 
 PLACES = np.int32([[5, 0, 2, 2], [1, 1, 3, 4], [0, 1, 2, 3]])
 DIFFERENT = np.random.default_rng(2).random((B, 1, 6, 8)) < 0.5

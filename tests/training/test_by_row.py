@@ -6,8 +6,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from infoword_tf.layers import dropout
-from infoword_tf.training import loop, optim
-from infoword_tf.training.state import State
+from infoword_tf.training import optim
 from tests import zoo
 from tests.near import assert_near
 
@@ -108,17 +107,8 @@ class ByRowTest(parameterized.TestCase):
 
 
 def make_trainer(name, replicas):
-    with zoo.strategy(replicas).scope():
-        model = zoo.make_model(name, rate=0.0)
-        optimizer = optim.AdamW(model.trainable, optim.preset('word2vec'))
-    return loop.Trainer(
-        zoo.dataset([zoo.make_views(name, 8, seed=s) for s in range(3)]),
-        State(model, zoo.strategy(replicas), 8),
-        optimizer,
-        lambda step: tf.constant(0.05),
-        zoo.statistics(),
-        seed=zoo.TRAINER_SEED,
-    )
+    rules = optim.preset('word2vec')
+    return zoo.make_trainer(name, replicas, 3, rules=rules, rate=0.05)
 
 
 def operations(graph):
