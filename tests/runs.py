@@ -11,15 +11,10 @@ from tests import corpus, places, quick
 
 ROOT = pathlib.Path(__file__).parent.parent
 SMALL = (
-    '--steps=6',
-    '--log_every=1',
-    '--eval_every=3',
-    '--checkpoint_every=2',
-    '--batch_size=8',
-    '--seq_len=32',
-    '--precision=float32',
+    '--steps=6', '--log_every=1', '--eval_every=3', '--checkpoint_every=2',
+    '--batch_size=8', '--seq_len=32', '--precision=float32',
     '--learning_rate=0.002',
-)
+)  # fmt: skip
 TEXT: dict[str, str] = {}
 
 

@@ -676,14 +676,14 @@ class EveryFlagTest(parameterized.TestCase):
         choices = {k: self.in_folder(x)
                  for k, x in {**way.choices, **changes}.items()}  # fmt: skip
         with contextlib.ExitStack() as stack:
-            stack.enter_context(quick.small())
-            stack.enter_context(
-                mock.patch.object(batches, 'HELDOUT_SEQUENCES', 8)
-            )
             small = {'layers': 1, 'width': 128, 'heads': 2}
-            stack.enter_context(mock.patch.dict(sizes.SIZES, mini=small))
-            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+            for context in (
+                quick.small(), contextlib.redirect_stdout(io.StringIO()),
+                mock.patch.object(batches, 'HELDOUT_SEQUENCES', 8),
+                mock.patch.dict(sizes.SIZES, mini=small),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):  # fmt: skip
+                stack.enter_context(context)
             for name, answer in way.calls.items():
                 noted = getattr(log, name.replace('.', '_'))
                 if answer is SPY:

@@ -18,8 +18,6 @@ from tests.export import workdirs
 from tests.refused import refused
 from tests.weights import folders
 
-FOLDER = None
-
 
 def setUpModule():
     global FOLDER

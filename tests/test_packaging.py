@@ -46,10 +46,7 @@ DOCUMENTS = [
 # Programs of others that commands name.
 OTHERS = 'mypy', 'pip', 'pytest', 'ruff', 'tensorboard.main', 'venv'
 LONGEST_README = 175  # lines: a page for newcomers
-
-
-def bench_tables():
-    return ROOT / bench.BenchChoices.tables
+BENCH = ROOT / bench.BenchChoices.tables
 
 
 def described():
@@ -511,14 +508,6 @@ def anchors(text):
     }
 
 
-def flags_of(settings):
-    """As they are given: --mlm.transform."""
-    return [
-        f'--{name}' if value is True else f'--{name}={value}'
-        for name, value in settings.items()
-    ]
-
-
 class DocumentsTest(absltest.TestCase):
     def test_the_readme_is_one_page(self):
         text = (ROOT / 'README.md').read_text()
@@ -541,7 +530,9 @@ class DocumentsTest(absltest.TestCase):
     def test_rows_has_all_sums_rows_views_and_encoders(self):
         text = (ROOT / 'docs' / 'rows.md').read_text()
         for name, (rows, settings, *_) in SUMS.items():
-            choices = ' '.join(f'`{flag}`' for flag in flags_of(settings))
+            given = [f'--{k}' if x is True else f'--{k}={x}'
+                     for k, x in settings.items()]  # fmt: skip
+            choices = ' '.join(f'`{flag}`' for flag in given)
             line = f'| `{name}` | `{rows}` | {choices} |'.replace('  ', ' ')
             self.assertIn(f'\n{line}\n', text)
         for name in TABLE:
@@ -609,7 +600,7 @@ class DocumentsTest(absltest.TestCase):
     def test_tables_of_the_readme_are_those_of_the_pages(self):
         """A figure that stands in two places is one figure."""
         readme = (ROOT / 'README.md').read_text()
-        speed = (bench_tables() / 'speed.md').read_text()
+        speed = (BENCH / 'speed.md').read_text()
         number = re.compile(r'\d+\.\d+')
         known = {
             float(x) for name in ('results', 'pretraining', 'weights')
@@ -635,7 +626,7 @@ class DocumentsTest(absltest.TestCase):
             name for name, each in bench.BENCHMARKS.items() if not each.native
         } | {bench.MACHINE}
         for native, page in bench.PAGES.items():
-            text = (bench_tables() / f'{page}.md').read_text()
+            text = (BENCH / f'{page}.md').read_text()
             more = set(bench.BENCHMARKS) if native else set()
             self.assertEqual(set(report.between(text)), both | more)
         choices = bench.BenchChoices()
@@ -648,7 +639,7 @@ class DocumentsTest(absltest.TestCase):
     def test_prose_about_speed_quotes_no_figure(self):
         """They stand in tables that a command makes, or nowhere."""
         pages_of_speed = (
-            ROOT / bench.BenchChoices.speed, bench_tables() / 'speed.md'
+            ROOT / bench.BenchChoices.speed, BENCH / 'speed.md'
         )
         speed = '\n'.join(page.read_text() for page in pages_of_speed)
         prose = re.sub(r'(?s)<!-- bench: .*?<!-- end -->', '', speed)

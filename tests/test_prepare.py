@@ -24,9 +24,6 @@ from tests import places, runs
 from tests.refused import refused
 from tests.runs import python
 
-FOLDER = None
-WORDS = '--vocab_size=400'
-
 
 def setUpModule():
     global FOLDER
@@ -34,7 +31,9 @@ def setUpModule():
     runs.set_up()
     random = np.random.default_rng(0)
     vocabulary = [f'word{i}' for i in range(200)]
-    for name, count in (('a', 180), ('b', 5), ('c', 90)):
+    for name, open_, count in (
+        ('a.txt', open, 180), ('b.txt', open, 5), ('c.txt.gz', gzip.open, 90)
+    ):  # fmt: skip
         documents = []
         for _ in range(count):
             lines = [
@@ -43,11 +42,8 @@ def setUpModule():
                 for _ in range(random.integers(1, 6))
             ]  # fmt: skip
             documents.append('\n'.join(lines))
-        text = '\n \n'.join(documents) + '\n'
-        with (gzip.open if name == 'c' else open)(
-            FOLDER / f'{name}.txt{".gz" * (name == "c")}', 'wt'
-        ) as file:
-            file.write(text)
+        with open_(FOLDER / name, 'wt') as file:
+            file.write('\n \n'.join(documents) + '\n')
 
 
 def corpus():

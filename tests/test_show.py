@@ -203,7 +203,6 @@ class TextTest(parameterized.TestCase):
         self.assertEqual(show.sentences_of(texts), expected)
 
 
-
 class CommandTest(places.Folder, parameterized.TestCase):
     def workdir(self, words, **config):
         """A workdir without weights, of so many words, each once."""

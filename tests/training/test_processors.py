@@ -65,7 +65,6 @@ class ProcessorTest(parameterized.TestCase):
             for device in ('/cpu:0', None):
                 self.assertEqual(decided(device), f'precision: {expected}\n')
 
-
     @parameterized.parameters(
         (INTEL, 'Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz',
          'amx_bf16 and avx512_bf16'),
