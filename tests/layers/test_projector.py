@@ -5,6 +5,7 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from infoword_tf.layers.projector import Projector
+from tests.objectives.eq1 import drawn
 
 N, D = 7, 6
 
@@ -17,13 +18,9 @@ def normed(x, by):
 class ProjectorTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        random = np.random.default_rng(0)
-        self.layer = Projector(D)
-        self.layer.build()
-        for weight in self.layer.weights:
-            weight.assign(random.standard_normal(weight.shape))
-        self.x = random.standard_normal((N, D)).astype(np.float32)
-        self.other = random.standard_normal((N, D)).astype(np.float32)
+        random = np.random.default_rng(1)
+        self.layer = drawn(Projector(D), 0)
+        self.x, self.other = random.standard_normal((2, N, D)).astype('f')
 
     def written_out(self, x, by):
         """Linear, norm, ReLU, linear, norm without an affine part."""
