@@ -530,9 +530,9 @@ class DocumentsTest(absltest.TestCase):
     def test_rows_has_all_sums_rows_views_and_encoders(self):
         text = (ROOT / 'docs' / 'rows.md').read_text()
         for name, (rows, settings, *_) in SUMS.items():
-            given = [f'--{k}' if x is True else f'--{k}={x}'
+            choices = [f'--{k}' if x is True else f'--{k}={x}'
                      for k, x in settings.items()]  # fmt: skip
-            choices = ' '.join(f'`{flag}`' for flag in given)
+            choices = ' '.join(f'`{flag}`' for flag in choices)
             line = f'| `{name}` | `{rows}` | {choices} |'.replace('  ', ' ')
             self.assertIn(f'\n{line}\n', text)
         for name in TABLE:
