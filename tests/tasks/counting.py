@@ -19,11 +19,15 @@ SCORES = {
 }  # fmt: skip
 
 
+def hashes(words):
+    """Numbers of words, in a ragged tensor or another."""
+    return tf.strings.to_hash_bucket_fast(words, BUCKETS)
+
+
 def embed(texts):
     """Counts of words by hash: [B] -> [B, BUCKETS]."""
     words = tf.strings.split(tf.strings.lower(texts))
-    hashes = tf.strings.to_hash_bucket_fast(words, BUCKETS)
-    return tf.reduce_sum(tf.one_hot(hashes, BUCKETS), axis=1)
+    return tf.reduce_sum(tf.one_hot(hashes(words), BUCKETS), axis=1)
 
 
 def save(path, similarity=None):
@@ -50,9 +54,7 @@ def save_critics(path):
     def tokens(texts):
         words = tf.strings.split(texts)
         return {
-            'embeddings': tf.one_hot(
-                tf.strings.to_hash_bucket_fast(words.to_tensor(), BUCKETS),
-                BUCKETS),
+            'embeddings': tf.one_hot(hashes(words.to_tensor()), BUCKETS),
             'count': words.row_lengths(),
         }  # fmt: skip
 
@@ -77,7 +79,6 @@ def save_critics(path):
 
 
 def write_config(path, similarity, **more):
-    """Writes the config of a version."""
     (path / 'assets.extra').mkdir()
     (path / 'assets.extra' / 'config.json').write_text(
         json.dumps({**config(similarity, **more).to_json(), 'export': {}})

@@ -17,6 +17,15 @@ from tests.tasks import command
 SMALL = ('--learning_rate=0.003', '--batch_size=8', '--seq_len=24',
          '--precision=float32', '--log_every=1', '--epochs=2')  # fmt: skip
 KINDS = {'class': 'assignment', 'text': 'strings', 'loop': 'specialattrs'}
+XNLI = 'language\tgold_label\tparse\tsentence1\tsentence2\tmatch\n' + ''.join(
+    f'{language}\t{label}\t(ROOT\t{a}\t{b}\tTrue\n'
+    for language, label, a, b in (
+        ('fr', 'neutral', 'Il fait froid.', "L'hiver est là."),
+        ('de', 'neutral', 'Es ist "kalt.', 'Es ist Winter.'),
+        ('fr', 'contradiction', 'Elle dort.', 'Elle court.'),
+        ('de', 'contradiction', 'Sie schläft.', 'Sie rennt.'),
+    )
+)
 
 
 def run(module, *arguments, pictures=False):
@@ -47,8 +56,7 @@ def prepared(module, *arguments):
         mock.patch.object(finetune, 'finish'),
     ):
         train.return_value = {'step': 1}
-        done = run(module, *arguments)
-    assert done.status == 0, done.err
+        command.succeeded(run(module, *arguments))
     if train_and_write.called:
         return train_and_write.call_args.args[1]
     return train.call_args.args[0]
@@ -86,7 +94,6 @@ def sentences():
 
 
 def write(path, names, rows):
-    """A TSV."""
     lines = ['\t'.join(map(str, row)) for row in (names, *rows)]
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,5 +103,4 @@ def write(path, names, rows):
 
 def last_line(done):
     """Returns the last line of a command that succeeded."""
-    assert done.status == 0, done.err
-    return json.loads(done.out.splitlines()[-1])
+    return json.loads(command.succeeded(done).out.splitlines()[-1])

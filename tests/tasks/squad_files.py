@@ -18,24 +18,19 @@ def question(name, text, *answers, **more):
     return {'id': name, 'question': text, 'answers': choices, **more}
 
 
-def contents(*paragraphs, **more):
+def contents(*paragraphs):
     """Paragraphs are (context, questions); an article each."""
     return {
         'version': '1.1',
         'data': [
-            {
-                'title': 'x',
-                'paragraphs': [{'context': context, 'qas': list(qas)}],
-            }
+            {'title': 'x', 'paragraphs': [{'context': context, 'qas': qas}]}
             for context, *qas in paragraphs
         ],
-        **more,
     }
 
 
-def write(path, *paragraphs, **more):
-    """A file of them."""
-    path.write_text(json.dumps(contents(*paragraphs, **more)))
+def write(path, *paragraphs):
+    path.write_text(json.dumps(contents(*paragraphs)))
     return path
 
 

@@ -49,6 +49,10 @@ COMMANDS = {
     'tatoeba': '--init={shared} --data_dir=pairs',
     'whiten': '--init={shared} --corpus=text:text.txt',
     'words': '--vectors=vectors.txt --data_dir=words',
+    'infoword_tf.training.begin': '--workdir=w', 'infoword_tf.convert': '',
+    'export.savedmodel': '--output=w', 'export.litert': '--output=w',
+    'export.verify': '--init={init}', 'export.compat': '', 'export.search': '',
+    'tasks.lm': '--sample',
 }  # fmt: skip
 NEEDED = {
     'classify': 'init train dev workdir', 'glue': 'data_dir init workdir',
@@ -57,23 +61,16 @@ NEEDED = {
     'distill embed': 'corpus', 'lm': 'init corpus workdir',
     'words': 'workdir', 'flow': 'init', 'whiten': 'init', 'tatoeba': 'data_dir',
     'mine': 'init', 'probe': 'train',
+    'infoword_tf.training.begin': 'workdir', 'export.savedmodel': 'init',
+    'export.verify': 'model', 'export.search': 'model',
 }  # fmt: skip
-XNLI = 'language\tgold_label\tparse\tsentence1\tsentence2\tmatch\n' + ''.join(
-    f'{language}\t{label}\t(ROOT\t{a}\t{b}\tTrue\n'
-    for language, label, a, b in (
-        ('fr', 'neutral', 'Il fait froid.', "L'hiver est là."),
-        ('de', 'neutral', 'Es ist "kalt.', 'Es ist Winter.'),
-        ('fr', 'contradiction', 'Elle dort.', 'Elle court.'),
-        ('de', 'contradiction', 'Sie schläft.', 'Sie rennt.'),
-    )
-)
 GLUE = 'index\tsentence1\tsentence2\tlabel\n'
 FILES = {
     'a.csv': 'text,label\nx,1\ny,0\n',
     'new.tsv': 'text\tlabel\na\tclass\nb\tnew\n',
     'texts.csv': 'id,text\n\n0,"a text"\n',
     'headless.tsv': 'a text of some words\tloop\nanother\tclass\n',
-    'xnli.tsv': XNLI,
+    'xnli.tsv': finetuning.XNLI,
     'sets.jsonl': '{"text": "a", "of": ["class", "loop"]}\n'
                   '{"text": "b", "of": ["text"]}\n' * 8,
     'other.jsonl': '{"text": "a", "of": ["class"]}\n'
@@ -92,7 +89,6 @@ FILES = {
     'same.txt': 'Names refer to objects.\n',
     'blank.txt': '\n\n',
     'one.txt': 'One document alone, no other.\n' * 9,
-    'two.txt': 'One document alone, no other.\n' * 9,
     'deu-eng.tsv': 'the dog sleeps\tder Hund schläft\n'
                    'the cat eats\tdie Katze isst\n' * 8,
     'deu-eng-held.tsv': 'the man sings\tder Mann singt\n',
@@ -138,6 +134,8 @@ BOTH = SETS.format('sets.jsonl', 'sets.jsonl')
 SAME = '--train={0} --dev={0} '
 RUN = '--data_dir=beir --run='
 NO_RUN = 'nowhere has no config.json: it is not the workdir'
+NO_VERSION = 'empty is no version of an export'
+BY_DIFFCSE = '--objectives=simcse:1,diffcse:1 --diffcse.generator='
 
 EARLY = {
     'classify': [
@@ -150,7 +148,7 @@ EARLY = {
         ('--label.texts=choices', 'table_without_choices', 'train.tsv'),
         ('--choices=text', 'single_choice', '=text'),
         ('--choices=text,label --pair=text', 'choices_with_pair', '--regress'),
-        ('--text=body', None, 'train.tsv', "'body'", 'text, label'),
+        ('--text=body', 'no_single_column', 'train.tsv', "'body'", 'text, la'),
         ('--pair=other', None, "'other'"),
         ('--score.pooler=tanh', None, '--score.pooler'),
         ('--test=none.tsv', None, 'none.tsv', 'no such file'),
@@ -193,9 +191,7 @@ EARLY = {
          "CoLA/train.tsv: none of the 8 examples is 'acceptable'"),
         ('--init=nowhere', None, NO_RUN),
     ],
-    'squad': [
-        ('--dev=nowhere.json', None, 'nowhere.json', 'no such file'),
-    ],
+    'squad': [('--dev=nowhere.json', None, 'nowhere.json', 'no such file')],
     'tag': [
         ('--init=nowhere', None, NO_RUN),
         ('--dev=nowhere.conll', None, 'nowhere.conll', 'no such file'),
@@ -338,9 +334,34 @@ EARLY = {
         ('--data_dir=twice', 'words_test_twice', "'pairs'"),
         ('--data_dir=unknown', 'words_all_unknown', 'pairs', 'the 2'),
     ],
+    'infoword_tf.training.begin': [
+        ('tiny', None, "'tiny' is no flag"),
+        ('--corpus=text:*.txt --best=no.tsv', 'unreadable_judgements',
+         '--best=no.tsv', 'sts:FILE'),
+        ('--corpus=text:none*', 'no_file_matches', 'none*'),
+        ('--init=nowhere', None, NO_RUN),
+        (BY_DIFFCSE + 'nowhere', None, NO_RUN),
+        (BY_DIFFCSE + '{cut}', None, 'whose rows (ict) fill no blanks',
+         'mlm or mmlm or tlm or bert_nce or overlap'),
+        ('--objectives=label --init={init}', 'labelled_objectives',
+         'tasks.class'),
+    ],
+    'infoword_tf.convert': [
+        ('--source=empty --workdir=w', None, 'has no config.json'),
+        ('--init=nowhere --output=w', None, NO_RUN),
+    ],
+    'tasks.lm': [('--init=nowhere', None, NO_RUN)],
+    'export.savedmodel': [('--init=nowhere', None, NO_RUN)],
+    'export.litert': [('--init=nowhere', None, NO_RUN)],
+    'export.verify': [('--model=empty', None, NO_VERSION)],
+    'export.compat': [('--python=/none', None, '--python=/none')],
+    'export.search': [
+        ('--model=empty --corpus=text:one.txt', None, NO_VERSION),
+    ],
 }  # fmt: skip
 LATE = {
     'classify': [
+        ('--text=body', 'no_single_column', 'train.tsv', "'body'"),
         ('--objectives=label:1,score:1', None, 'score', 'labelled for label'),
         ('--learning_rate=nan', None, '--learning_rate=nan'),
         ('--batch_size=27', None, '26 examples', 'takes 27', '--batch_size'),
@@ -349,9 +370,7 @@ LATE = {
         ('--init=', None, '--init is missing'),
         ('--objectives=mlm', 'sum_without_task', 'squad', 'span'),
     ],
-    'tag': [
-        ('--objectives=mlm', 'sum_without_task', 'tag:1'),
-    ],
+    'tag': [('--objectives=mlm', 'sum_without_task', 'tag:1')],
     'distill': [
         ('--extra=no.tsv', None, 'no.tsv', 'no such file'),
         ('--layers=5', 'student_too_deep', '--layers=5', '--init=', 'has 4'),
@@ -436,10 +455,10 @@ def setUpModule():
 
 
 def typed(name, more):
-    """A command and its flags."""
-    module = name.partition(' ')[0]
-    words = f'--workdir=w {COMMANDS[name]} {more}'.format(**WORKDIRS).split()
-    return f'tasks.{module}', *words
+    module, words = name.partition(' ')[0], f'{COMMANDS[name]} {more}'
+    if '.' not in module:
+        module, words = f'tasks.{module}', f'--workdir=w {words}'
+    return module, *words.format(**WORKDIRS).split()
 
 
 class LeavesTest(absltest.TestCase):

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 import pathlib
 import shutil
@@ -24,6 +25,8 @@ from tests.tasks import finetuning
 from tests.tasks.command import Checks, succeeded
 from tests.tasks.finetuning import last_line, write
 
+KINDS = 'class', 'loop', 'text'
+
 
 def setUpModule():
     global FOLDER, TRAIN, DEV, TEST, TEXTS
@@ -43,14 +46,9 @@ def run(name, *more, tables=None, **ways):
     """The command; tables: train and dev."""
     tables = tables or (TRAIN, DEV)
     return finetuning.run(
-        classify,
-        f'--init={finetuning.init()}',
-        f'--train={tables[0]}',
-        f'--dev={tables[1]}',
-        f'--workdir={FOLDER / name}',
-        *more,
-        **ways,
-    )
+        classify, f'--init={finetuning.init()}', f'--train={tables[0]}',
+        f'--dev={tables[1]}', f'--workdir={FOLDER / name}', *more, **ways,
+    )  # fmt: skip
 
 
 def rows_of(path, **columns):
@@ -80,17 +78,14 @@ class ClassesTest(Checks, absltest.TestCase):
         self.assertEqual(printed['task'], 'classify')
         rows = rows_of(DEV, text='text', label='label')
         loaded = infoword_tf.load(FOLDER / 'classes')
-        self.assertEqual(loaded.config.labels, ('class', 'loop', 'text'))
+        self.assertEqual(loaded.config.labels, KINDS)
         p = loaded.classify(rows.first)
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
         true = labelling.known_labels(rows, loaded.config.labels)
         actual = p.argmax(axis=1)
-        self.assertEqual(
-            printed['accuracy'], round(measures.accuracy(actual, true), 6)
-        )
-        self.assertEqual(
-            printed['matthews'], round(measures.matthews(actual, true), 6)
-        )
+        for name in ('accuracy', 'matthews'):
+            expected = measures.MEASURES[name](actual, true)
+            self.assertEqual(printed[name], round(expected, 6))
         # MI comes from sums, over the same weights and the same rows.
         share = np.bincount(true) / len(true)
         entropy = -(share @ np.log(share))
@@ -190,30 +185,23 @@ class ClassesTest(Checks, absltest.TestCase):
 
     def test_a_fine_tuned_workdir_is_a_start(self):
         """Takes its head for the same classes alone."""
-        rows = rows_of(DEV, text='text', label='label')
-        for labels, taken in (
-            (('class', 'loop', 'text'), True),
-            (('text', 'class', 'loop'), False),
-        ):
-            prepared = self.prepare(rows, labels)
-            loaded = prepared.labelled.started
-            self.assertEqual('label' in loaded.model.objectives, taken)
-            self.assertEqual(prepared.labelled.config_fields['labels'], labels)
+        for labels, taken in ((KINDS, True), (KINDS[::-1], False)):
+            labelled = self.prepare(labels).labelled
+            rows = labelled.started.model.objectives
+            self.assertEqual('label' in rows, taken)
+            self.assertEqual(labelled.config_fields['labels'], labels)
 
     def test_rows_beyond_the_length_are_counted(self):
-        rows = rows_of(DEV, text='text', label='label')
-        shown = io.StringIO()
-        labels = ('class', 'loop', 'text')
-        sizes = self.prepare(rows, labels).labelled.heldout.sizes
-        with contextlib.redirect_stdout(shown):
-            self.prepare(rows, labels, 12)
-        cut = (sizes > 12).sum()
+        sizes = self.prepare(KINDS).labelled.heldout.sizes
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            self.prepare(KINDS, 12)
         self.assertIn(
-            f'dev.tsv: {cut} of 25 rows are truncated to --seq_len=12 tokens',
-            shown.getvalue(),
-        )
+            f'dev.tsv: {(sizes > 12).sum()} of 25 rows are truncated to '
+            '--seq_len=12 tokens', shown.getvalue(),
+        )  # fmt: skip
 
-    def prepare(self, rows, labels, length=24):
+    def prepare(self, labels, length=24):
+        rows = rows_of(DEV, text='text', label='label')
         task = classify.Classify(
             labels=labels, splits={'train': rows, 'heldout': rows}
         )
@@ -289,11 +277,9 @@ class WaysTest(Checks, parameterized.TestCase):
         other = rows_of(pair[0], text='a', pair='b')
         names, cells = predictions('grades')
         self.assertEqual(names, ['line', 'score'])
-        np.testing.assert_allclose(
-            np.float64([row[1] for row in cells]),
-            loaded.rate(other.first, other.second),
-            rtol=1e-5,
-        )
+        expected = loaded.rate(other.first, other.second)
+        actual = np.float64([row[1] for row in cells])
+        np.testing.assert_allclose(actual, expected, rtol=1e-5)
         error = np.square(numbers - dev.scores).mean()
         self.assertAlmostEqual(printed['loss'], error, delta=1e-4)
         self.assertNotIn('mi', printed)
@@ -357,10 +343,8 @@ class WaysTest(Checks, parameterized.TestCase):
             self.assertEqual(one, (known, ('accuracy',)))
 
     def test_a_sum_reads_the_texts_of_the_examples(self):
-        succeeded(run(
-            'sum', '--objectives=label:1,mlm:0.1', '--steps=2',
-            '--warmup_steps=1',
-        ))  # fmt: skip
+        succeeded(run('sum', '--objectives=label:1,mlm:0.1', '--steps=2',
+                      '--warmup_steps=1'))  # fmt: skip
         last = records(FOLDER / 'sum')[-1]
         self.assertIn('heldout/mlm/mi', last)
         self.assertIn('heldout/label/accuracy', last)
@@ -381,7 +365,6 @@ class WaysTest(Checks, parameterized.TestCase):
         self.assertEqual(train_all.call_args.args[1].choices.corpus, [corpus])
 
     def test_next_words_are_of_the_examples_where_no_corpus_is_named(self):
-        """The run itself is in tests/export/test_finetuned.py."""
         for objectives, corpus, chosen, actual in (
             ('label:1,gpt:0.5', None, None, {'gpt.reads': 'examples'}),
             ('label:1,gpt:0.5', None, 'stream', {'gpt.reads': 'stream'}),
@@ -400,8 +383,7 @@ class SeveralTest(absltest.TestCase):
     def test_the_best_of_all_and_what_each_says(self):
         """The best run is neither the first nor of the best mean."""
         scores = [0.2, 0.9, 0.6, 0.7]
-        kinds = 'class', 'loop', 'text'
-        start = finetuning.tuned(FOLDER / 'start', kinds, layers=1)
+        start = finetuning.tuned(FOLDER / 'start', KINDS, layers=1)
         weights = files.read_tensors(start / 'weights.safetensors')
         calls = []
 
@@ -434,7 +416,7 @@ class SeveralTest(absltest.TestCase):
         labels = rows_of(TEST, text='text', label='label').labels
         tested = []
         for number, folder in enumerate(calls):
-            kind = kinds[number % 3]
+            kind = KINDS[number % 3]
             name = str(folder.relative_to(FOLDER))
             _, cells = predictions(name)
             self.assertEqual({row[1] for row in cells}, {kind})
@@ -512,33 +494,22 @@ class LabelSetsTest(Checks, absltest.TestCase):
             if i % 4 == 3:
                 one, two, labels = f'{i} ' * 9, '', []
             cls.examples.append((f'{one} {two}'.strip(), labels))
-        cls.paths = {
-            part: cls.lists(part, cls.examples[begin:end])
-            for part, begin, end in (
-                ('train', 0, 26), ('dev', 26, 48), ('test', 48, 64)
-            )
-        }  # fmt: skip
+        lines = [json.dumps({'text': a, 'of': b}) for a, b in cls.examples]
+        paths = [FOLDER / f'several_{i}.jsonl' for i in range(3)]
+        for path, (begin, end) in zip(
+            paths, itertools.pairwise((0, 26, 48, 64)), strict=True
+        ):
+            path.write_text('\n'.join([*lines[begin:end], '']))
         # As a folder of transformers comes in, with three labels.
         cls.init = finetuning.tuned(
             FOLDER / 'public', cls.NAMES, ('mlm', 'label'),
             {'label.multilabel': True}, layers=1,
         )  # fmt: skip
         cls.done = run(
-            'sets', f'--init={cls.init}', *cls.flags(),
-            f'--test={cls.paths["test"]}', f'--predict={cls.paths["test"]}',
-            pictures=True, tables=(cls.paths['train'], cls.paths['dev']),
+            'sets', f'--init={cls.init}', '--label=of', '--seq_len=40',
+            '--learning_rate=0.001', f'--test={paths[2]}',
+            f'--predict={paths[2]}', pictures=True, tables=paths[:2],
         )  # fmt: skip
-
-    @staticmethod
-    def lists(name, examples):
-        lines = [json.dumps({'text': a, 'of': b}) for a, b in examples]
-        path = FOLDER / f'several_{name}.jsonl'
-        path.write_text('\n'.join(lines) + '\n')
-        return path
-
-    @staticmethod
-    def flags():
-        return ('--label=of', '--seq_len=40', '--learning_rate=0.001')
 
     def true(self, begin, end):
         return np.array([
@@ -642,33 +613,18 @@ class ColumnsTest(Checks, absltest.TestCase):
         self.assertEqual(task.unknown.second, extra.second)
         self.assertIsNone(task.unknown.labels)
 
-    def test_a_file_that_has_names(self):
-        """Files to be labelled need no column of labels."""
-        self.assertNotIn('--columns', run('none', '--text=body').err)
-
 
 class ClassifyPartsTest(places.Folder, Checks, parameterized.TestCase):
     """XNLI's forms: one file of all languages, or a file for each."""
 
-    ROWS = {
-        'fr': [('Il fait froid.', "L'hiver est là.", 'neutral'),
-               ('Elle dort.', 'Elle court.', 'contradiction')],
-        'de': [('Es ist "kalt.', 'Es ist Winter.', 'neutral'),
-               ('Sie schläft.', 'Sie rennt.', 'contradiction')],
-    }  # fmt: skip
-
     def setUp(self):
         super().setUp()
-        names = ('language', 'gold_label', 'sentence1_parse', 'sentence1',
-                 'sentence2', 'match')  # fmt: skip
-        self.whole = write(
-            self.folder / 'xnli.test.tsv', names,
-            [(language, label, '(ROOT', first, second, 'True')
-             for number in range(2)
-             for language, rows in self.ROWS.items()
-             for first, second, label in [rows[number]]],
-        )  # fmt: skip
-        for language, rows in self.ROWS.items():
+        (self.folder / 'xnli.test.tsv').write_text(finetuning.XNLI)
+        self.rows = {}
+        for line in finetuning.XNLI.splitlines()[1:]:
+            language, label, _, *texts, _ = line.split('\t')
+            self.rows.setdefault(language, []).append([*texts, label])
+        for language, rows in self.rows.items():
             lines = ['\t'.join(row) + '\n' for row in rows]
             (self.folder / f'test-{language}.tsv').write_text(''.join(lines))
 
@@ -693,12 +649,11 @@ class ClassifyPartsTest(places.Folder, Checks, parameterized.TestCase):
         )
         self.assertEqual(list(actual), languages)
         for language, rows in actual.items():
-            expected = zip(*self.ROWS[language], strict=True)
+            expected = zip(*self.rows[language], strict=True)
             self.assertEqual(
                 [rows.first, rows.second, rows.labels],
                 list(map(list, expected)),
             )
-
 
     def test_parts_of_a_test_are_scored_apart(self):
         """Takes the mean of the parts of a table, whatever their size."""

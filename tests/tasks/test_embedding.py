@@ -36,7 +36,7 @@ def make(name, sizes=(), **served):
 
 
 def setUpModule():
-    global FOLDER, TEXT, HELDOUT, TEACHER, TYPED
+    global FOLDER, TEXT, HELDOUT, TEACHER, TYPED, run
     FOLDER = places.make()
     lines = [text for text, _ in finetuning.sentences()]
     TEXT, HELDOUT = FOLDER / 'train.txt', FOLDER / 'heldout.txt'
@@ -45,13 +45,7 @@ def setUpModule():
     TEACHER = make('teacher')
     TYPED = ('--task=embed', f'--teacher={TEACHER}', f'--corpus=lines:{TEXT}',
              f'--heldout={HELDOUT}', f'--workdir={FOLDER}')  # fmt: skip
-
-
-def run(name, *more):
-    """The command: one update."""
-    return finetuning.run(
-        distill, *TYPED, '--steps=1', f'--workdir={FOLDER / name}', *more
-    )
+    run = finetuning.runner(distill, FOLDER, *TYPED, '--steps=1')
 
 
 class EmbeddingKeptTest(absltest.TestCase):
@@ -108,16 +102,13 @@ class EmbeddingStartTest(parameterized.TestCase):
 
     def test_weights(self):
         counts = np.array([0, 999, 1, 0])
-        actual = student.weights_of('sif', [0], counts)
-        expected = np.array([0, 1e-3 / (1e-3 + 0.999), 0.5, 1])
-        np.testing.assert_allclose(
-            actual, expected / expected.mean(), rtol=1e-5
-        )
-        actual = student.weights_of('zipf', [0], counts)
-        expected = np.log([1, 3, 4, 5])
-        np.testing.assert_allclose(
-            actual, expected / expected.mean(), rtol=1e-5
-        )
+        for kind, expected in (
+            ('sif', np.array([0, 1e-3 / (1e-3 + 0.999), 0.5, 1])),
+            ('zipf', np.log([1, 3, 4, 5])),
+        ):
+            actual = student.weights_of(kind, [0], counts)
+            expected /= expected.mean()
+            np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
     @parameterized.parameters(16, 64)
     def test_a_table_of_the_teacher_s_own_vectors(self, width):
@@ -192,10 +183,9 @@ class TableTest(absltest.TestCase):
         self.assertEqual(none.shape, (0, 32))
         self.assertEqual(actual.encode([]).shape, (0, 32))
         # Other poolings go the other way.
+        whole = actual.embed(ids, lengths, 'max')
         np.testing.assert_allclose(
-            actual.encode(TEXTS, pooling='max'),
-            actual.embed(ids, lengths, 'max'),
-            atol=1e-5,
+            actual.encode(TEXTS, pooling='max'), whole, atol=1e-5
         )
 
 
@@ -256,8 +246,9 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
         self.assertEqual(choices.batch_size, 9)
 
     def test_it_begins_as_it_was_made(self):
-        done = run('untrained', LOOKUP, '--width=16', '--learning_rate=0')
-        self.assertEqual(done.status, 0, done.err)
+        done = succeeded(run(
+            'untrained', LOOKUP, '--width=16', '--learning_rate=0'
+        ))  # fmt: skip
         self.assertIn(f'tokens of --teacher={TEACHER}: taken enc', done.out)
         self.assertNotIn('--init', done.out)
         one = teacher.Embedder(str(TEACHER))
@@ -280,9 +271,10 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
         )
 
     def test_who_equals_its_teacher_has_nothing_to_learn(self):
-        done = run('equal', '--objectives=embed_distance', '--weight_decay=0',
-                   '--embed_distance.distance=mse', '--learning_rate=0')
-        self.assertEqual(done.status, 0, done.err)
+        succeeded(run(
+            'equal', '--objectives=embed_distance', '--weight_decay=0',
+            '--embed_distance.distance=mse', '--learning_rate=0',
+        ))  # fmt: skip
         (record,) = records(FOLDER / 'equal')
         cosine = record['heldout/embed_distance/cosine']
         self.assertAlmostEqual(cosine, 1, delta=1e-5)
@@ -313,8 +305,9 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
         other = make(
             'other', {'kind': 'sentencepiece', 'width': 32}, similarity='dot'
         )
-        done = run('narrow', f'--init={other}', '--objectives=embed_distance')
-        self.assertEqual(done.status, 0, done.err)
+        succeeded(run(
+            'narrow', f'--init={other}', '--objectives=embed_distance'
+        ))  # fmt: skip
         loaded = infoword_tf.load(FOLDER / 'narrow')
         self.assertEqual(loaded.tokenizer.kind, 'sentencepiece')
         self.assertEqual(loaded.encode(TEXTS).shape, (4, 32))

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import io
-import json
 import pathlib
 from unittest import mock
 
@@ -19,8 +18,8 @@ from tasks import finetune, glue
 from tests import places
 from tests.runs import untimed
 from tests.tasks import finetuning
-from tests.tasks.command import Checks, succeeded
-from tests.tasks.finetuning import last_line, write
+from tests.tasks.command import succeeded
+from tests.tasks.finetuning import write
 
 PAIR = ('index', 'sentence1', 'sentence2')
 LABELS = {
@@ -68,42 +67,42 @@ def predictions(path):
     return list(cells)
 
 
-class GlueTest(Checks, absltest.TestCase):
-    def test_three_classes_and_two_dev_files(self):
-        done = run('mnli', '--task=mnli', '--epochs=1')
-        printed = last_line(done)
-        self.assertEqual(printed['task'], 'mnli')
-        metrics = json.loads((FOLDER / 'mnli' / 'metrics.json').read_text())
-        self.assertEqual({**metrics, **printed}, metrics)
-        task = glue_layout.TASKS['mnli']
-        loaded = infoword_tf.load(FOLDER / 'mnli')
-        self.assertEqual(loaded.config.labels, task.labels)
-        for split, name in (('dev', 'accuracy'), ('dev_mm', 'mm_accuracy')):
-            rows = glue_layout.read('mnli', str(DATA), split)
-            actual = loaded.classify(rows.first, rows.second).argmax(axis=1)
-            true = [task.labels.index(label) for label in rows.labels]
-            self.assertEqual(
-                printed[name], round(measures.accuracy(actual, true), 6)
-            )
-        for split, file in (
-            ('test', 'predictions.tsv'), ('test_mm', 'predictions_mm.tsv')
-        ):  # fmt: skip
-            rows = glue_layout.read('mnli', str(DATA), split)
-            actual = loaded.classify(rows.first, rows.second).argmax(axis=1)
-            self.assertEqual(
-                predictions(FOLDER / 'mnli' / file),
-                [task.labels[i] for i in actual],
-            )
-        self.assertIn('9 predictions; GLUE wants them as MNLI-m.tsv', done.out)
-        self.assertIn('5 predictions; GLUE wants them as MNLI-mm.ts', done.out)
-        # The workdir is that task's alone.
-        self.assert_refused(
-            run('mnli', '--task=rte', '--epochs=1'), None,
-            '--task was mnli, is rte',
-        )  # fmt: skip
-
-
 class GluePartsTest(places.Folder, absltest.TestCase):
+    def test_further_files_of_mnli(self):
+        """A second dev file is measured, and both test files are predicted."""
+        labels = glue_layout.TASKS['mnli'].labels
+
+        def classify(first, second):
+            classes = [(len(a) + 2 * len(b)) % 3
+                       for a, b in zip(first, second, strict=True)]  # fmt: skip
+            return np.eye(3)[classes]
+
+        def answers(split):
+            rows = glue_layout.read('mnli', str(DATA), split)
+            classes = classify(rows.first, rows.second).argmax(axis=1)
+            return rows.labels, [labels[i] for i in classes]
+
+        model = mock.Mock(classify=classify)
+        with (
+            mock.patch.object(infoword_tf, 'load', return_value=model),
+            mock.patch.object(measures, 'draw_confusion'),
+            contextlib.redirect_stdout(io.StringIO()) as shown,
+        ):
+            task = glue.Glue.read(glue.TaskChoices('mnli', str(DATA)))
+            scores = task.write(FOLDER, self.folder)
+        true, predicted = answers('dev_mm')
+        right = np.mean(np.array(true) == predicted)
+        self.assertBetween(right, 0.1, 0.9)
+        self.assertEqual(scores, {'mm_accuracy': round(right, 6)})
+        for split, file, name in (
+            ('test', 'predictions.tsv', 'MNLI-m.tsv'),
+            ('test_mm', 'predictions_mm.tsv', 'MNLI-mm.tsv'),
+        ):
+            actual = predictions(self.folder / file)
+            self.assertEqual(actual, answers(split)[1])
+            line = f'{len(actual)} predictions; GLUE wants them as {name}'
+            self.assertIn(line, shown.getvalue())
+
     def test_files_that_are_not_there(self):
         for split in ('train', 'dev_matched', 'test_matched'):
             source = DATA / 'MNLI' / f'{split}.tsv'
@@ -124,14 +123,8 @@ class GluePartsTest(places.Folder, absltest.TestCase):
         self.assertEqual(list(actual), ['train', 'heldout'])
 
 
-class GlueSweepTest(Checks, absltest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.enterClassContext(
-            mock.patch.dict(finetune.GRIDS, {'infoword': GRID})
-        )
-
+@mock.patch.dict(finetune.GRIDS, infoword=GRID)
+class GlueSweepTest(absltest.TestCase):
     def test_a_cell_is_the_run_alone(self):
         """Whatever it shares with those before it; bit for bit."""
         flags = '--task=rte', '--epochs=1', '--label.pooler=tanh'
@@ -149,9 +142,8 @@ class GlueSweepTest(Checks, absltest.TestCase):
     def test_a_cell_of_more_epochs_is_the_run_alone(self):
         choices = ('--task=rte', '--examples=8', '--warmup_steps=1')
         with mock.patch.dict(finetune.GRIDS, infoword={'epochs': (1, 2)}):
-            done = run('epochs', *choices, '--sweep=infoword')
-        self.assertEqual(done.status, 0, done.err)
-        done = succeeded(run('two', *choices, '--epochs=2'))
+            succeeded(run('epochs', *choices, '--sweep=infoword'))
+        succeeded(run('two', *choices, '--epochs=2'))
         alone = untimed(FOLDER / 'two')
         self.assertLen(alone, 2)
         self.assertEqual(untimed(FOLDER / 'epochs/epochs=2-seed=0'), alone)

@@ -45,7 +45,12 @@ ENCODED = {
 ORDERED = f'{TRAIN} --help', 'tasks.classify --help', 'export.savedmodel --help'
 NAMED = [f'{TRAIN} --help={name}'
          for name in ('optimizer', 'plm', 'words', 'batch_size', 'more')]
-UNKNOWN = 'tasks.glue --help=berta'
+UNKNOWN = {
+    'tasks.glue --help=berta':
+        '^error: --help=berta: .* are .*task, .*device$',
+    f'{TRAIN} --stepps=3':
+        "^FATAL Flags parsing error: Unknown command line flag 'stepps'",
+}  # fmt: skip
 XML = 'tasks.sts --helpxml'
 
 
@@ -58,7 +63,7 @@ def printed():
         *(f'{TRAIN} {x}' for x in ROWS),
         *(f'{TRAIN} --help {x}' for x in ENCODED),
         *(f'{module} --helpfull' for module in commands()),
-        *ORDERED, *NAMED, UNKNOWN, XML,
+        *ORDERED, *NAMED, *UNKNOWN, XML,
     ]  # fmt: skip
     typed = [line.format(folder).split() for line in lines]
     return dict(zip(lines, answers(typed, ROOT), strict=True))
@@ -155,7 +160,6 @@ class HelpTest(absltest.TestCase):
                 )  # fmt: skip
 
     def test_encoders(self):
-        """Flags of the encoder that the run has."""
         pages = self.pages(*(f'{TRAIN} --help {line}' for line in ENCODED))
         for line, page in zip(ENCODED, pages, strict=True):
             self.assertCountEqual(
@@ -188,6 +192,7 @@ class HelpTest(absltest.TestCase):
         [xml] = self.pages(XML)
         names = [x.text for x in ElementTree.fromstring(xml).iter('name')]
         self.assertContainsSubset(['data', 'init'], names)
-        status, out, err = printed()[UNKNOWN]
-        self.assertEqual((status, out), (1, ''))
-        self.assertRegex(err, '^error: --help=berta: .* are .*task, .*device$')
+        for line, message in UNKNOWN.items():
+            status, out, err = printed()[line]
+            self.assertEqual((status, out), (1, ''))
+            self.assertRegex(err, message)

@@ -166,12 +166,11 @@ class MineCommandTest(absltest.TestCase):
             [text.casefold() for text in self.by_likeness(LOOP, others)],
         )
         self.assertIn('2 of 2 texts have fewer than 9 neg', self.printed)
-        self.assertEqual(record['lost'], {'own': 5, 'skipped': 0, 'margin': 1})
+        expected = {'lost': {'own': 5, 'skipped': 0, 'margin': 1}, 'pairs': 3,
+                    'queries': 2, 'texts': 9}  # fmt: skip
+        self.assertLessEqual(expected.items(), record.items())
         self.assertEqual({k: v for k, v in record['found'].items() if v},
                          {'4': 1, '8': 1})  # fmt: skip
-        self.assertEqual(
-            (record['pairs'], record['queries'], record['texts']), (3, 2, 9)
-        )
 
     def test_each_text_is_encoded_once(self):
         """All documents, also what a run would hold out."""

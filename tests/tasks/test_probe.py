@@ -78,18 +78,10 @@ class ProbeTest(absltest.TestCase):
         """3 of 4 right; class 1 is commonest in training, once of 4 here."""
         targets = np.array([0, 1, 1, 0, 0, 1, 2])
         probed = probe.Probed(np.array([0, 0, 1, 1]), np.arange(3, 7), [0.1])
-        self.assertEqual(
-            probe.measure(probed, targets, 3),
-            {
-                'accuracy': 75.0,
-                'standard_error': 21.65,  # sqrt(0.75 * 0.25 / 4)
-                'majority': 25.0,
-                'n': 4,
-                'train_n': 3,
-                'folds': 0,
-                'C': [0.1],
-            },
-        )
+        self.assertEqual(probe.measure(probed, targets, 3), {
+            'accuracy': 75.0, 'standard_error': 21.65,  # sqrt(.75 * .25 / 4)
+            'majority': 25.0, 'n': 4, 'train_n': 3, 'folds': 0, 'C': [0.1],
+        })  # fmt: skip
 
 
 class ProbeFilesTest(places.Folder, command.Checks, parameterized.TestCase):
@@ -171,9 +163,8 @@ class ProbeFilesTest(places.Folder, command.Checks, parameterized.TestCase):
                 '--init=any', '--text=body', '--label=topic',
                 f'--train={tables[0]}', f'--dev={tables[1]}',
             ))  # fmt: skip
-        self.assertContainsSubset(
-            {'n': 4, 'train_n': 10, 'accuracy': 100.0}, done.result
-        )
+        expected = {'n': 4, 'train_n': 10, 'accuracy': 100.0}
+        self.assertLessEqual(expected.items(), done.result.items())
 
     def test_an_export_puts_its_own_prompt_before_texts(self):
         """The default, as `encode` does, not that of passages."""

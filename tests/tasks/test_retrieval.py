@@ -51,10 +51,13 @@ SEARCHED = set(retrieval.LABELS) - {
 }  # fmt: skip
 
 
-def write_folder(folder, packed=False):
+def write_folder(
+    folder, documents=DOCUMENTS, queries=QUERIES, judged=JUDGEMENTS,
+    packed=False,
+):  # fmt: skip
     folder = pathlib.Path(folder)
     (folder / 'qrels').mkdir(parents=True, exist_ok=True)
-    for name, records in (('corpus', DOCUMENTS), ('queries', QUERIES)):
+    for name, records in (('corpus', documents), ('queries', queries)):
         text = ''.join(json.dumps(r) + '\n' for r in records).encode()
         if packed and name == 'queries':
             zipped = pyarrow.compress(text, codec='zstd', asbytes=True)
@@ -63,7 +66,7 @@ def write_folder(folder, packed=False):
             (folder / f'{name}.jsonl.gz').write_bytes(gzip.compress(text))
         else:
             (folder / f'{name}.jsonl').write_bytes(text)
-    (folder / 'qrels' / 'test.tsv').write_bytes(JUDGEMENTS.encode())
+    (folder / 'qrels' / 'test.tsv').write_bytes(judged.encode())
     return folder
 
 
@@ -91,32 +94,26 @@ class RetrievalStandIn:
 
     def __init__(self, seed=None, similarity='cosine', critic='cosine'):
         self.config = counting.config(
-            similarity, run={'seed': 7}, critic=critic,
-            late=LATE,
-        )  # fmt: skip
+            similarity, run={'seed': 7}, critic=critic, late=LATE
+        )
         self.late, self.lexical = map(CriticStandIn, ('late', 'lexical'))
         self.by_critic = {'late': self.late, 'lexical': self.lexical}
         random = np.random.default_rng(seed or 0)
-        self.seeds, self.prompts = [], set()
+        self.seeds = []
         self.weight = 1 if seed is None else random.standard_normal(BUCKETS)
         self.encoder = mock.Mock(
             embedding_table=random.standard_normal((BUCKETS, 5))
         )
         self.tokenizer = mock.Mock(
-            file='vocab.txt',
-            tokenize=lambda texts: tf.cast(
-                tf.strings.to_hash_bucket_fast(
-                    tf.strings.split(texts), BUCKETS
-                ),
-                tf.int32,
-            )
-        )
+            file='vocab.txt', tokenize=lambda texts: tf.cast(
+                counting.hashes(tf.strings.split(texts)), tf.int32
+            ),
+        )  # fmt: skip
 
     def encode(
         self, texts, batch_size=32, progress=True, prompt=None, dims=None
     ):
         assert not progress
-        self.prompts.add((prompt, len(texts)))
         vectors = embed(tf.constant(texts)).numpy()
         return np.float32(vectors * self.weight)[:, :dims]
 
@@ -158,6 +155,10 @@ class Case(places.Folder, command.Checks, parameterized.TestCase):
     def typed(self, *more):
         return f'--data_dir={self.data}', f'--workdir={self.out}', *more
 
+    def append(self, name, text):
+        with open(self.data / name, 'a') as file:
+            file.write(text)
+
 
 class RetrievalCommandTest(Case):
     def test_a_folder_gives_a_table_and_json(self):
@@ -184,8 +185,8 @@ class RetrievalCommandTest(Case):
         recall and MAP a third, the reciprocal rank 1. q4 finds nothing. Of q3,
         which finds b, a document that is judged irrelevant is not there.
         """
-        with open(self.data / 'qrels' / 'test.tsv', 'a') as file:
-            file.write('q1\tx\t3\nq1\ty\t1\nq4\tx\t1\nq3\tx\t0\n')
+        judged = 'q1\tx\t3\nq1\ty\t1\nq4\tx\t1\nq3\tx\t0\n'
+        self.append('qrels/test.tsv', judged)
         task = retrieval.beir_task(self.data)
         self.assertEqual(task.absent, 4)
         self.assertEqual(task.size, 5)
@@ -197,13 +198,11 @@ class RetrievalCommandTest(Case):
         )
         self.assertEqual(record['absent_judgements'], 4)
         ideal = 3 + 2 / math.log2(3) + 1 / 2
+        third = (1 / 3 + 0 + 1 + 0) / 4
         expected = {
-            'ndcg@10': (2 / ideal + 0 + 1 + 0) / 4,
-            'recall@10': (1 / 3 + 0 + 1 + 0) / 4,
-            'recall@100': (1 / 3 + 0 + 1 + 0) / 4,
-            'map': (1 / 3 + 0 + 1 + 0) / 4,
-            'mrr@10': (1 + 0 + 1 + 0) / 4,
-        }
+            'ndcg@10': (2 / ideal + 0 + 1 + 0) / 4, 'recall@10': third,
+            'recall@100': third, 'map': third, 'mrr@10': (1 + 0 + 1 + 0) / 4,
+        }  # fmt: skip
         self.assertEqual(
             record['bm25'], {name: round(x, 5) for name, x in expected.items()}
         )
@@ -240,10 +239,10 @@ class RetrievalCommandTest(Case):
         self.assertEqual(task.query_ids, ['q4'])
         self.assertEqual([len(x) for scored in last for x in scored], [1] * 4)
         self.assertEqual((self.out / 'run.trec').read_bytes(), results)
-        self.assertContainsSubset({
+        self.assertLessEqual({
             **before, 'tune': 'dev', 'tune_queries': 1, 'hybrid_share': 0.3,
             'tune_ndcg@10': {'0.3': 0.5},
-        }, record)  # fmt: skip
+        }.items(), record.items())  # fmt: skip
         self.assertIn('--hybrid_share=0.3\n', printed)
         self.assertIn(retrieval.LABELS['tuned'], printed)
         with mock.patch.object(ranking, 'SHARE', 0.3):
@@ -251,7 +250,6 @@ class RetrievalCommandTest(Case):
         self.assertLen(again['tune_ndcg@10'], 11)
 
     def test_tuned_on_some_of_the_queries(self):
-        """They are no longer measured."""
         task = retrieval.beir_task(self.data)
         record = self._run('--init=any', '--tune=2')
         self.assertEqual((record['queries'], record['tune_queries']), (1, 2))
@@ -280,7 +278,6 @@ class RetrievalCommandTest(Case):
         alone = self._run(f'--model={path}', '--batch_size=2')
         beside = self._run(f'--model={path}', '--init=any')
         self.assertEqual(set(alone) & SEARCHED, {'model', 'bm25', 'hybrid'})
-        self.assertContainsSubset(SEARCHED, beside)
         loaded = self._run('--init=any')
         self.assertEqual(alone['model'], loaded['model'])
         self.assertEqual(beside, loaded | {'weights': str(path)})
@@ -311,19 +308,15 @@ class RetrievalCommandTest(Case):
                 self._run(f'--model={path}')
             *calls, exported = by_vectors.mock_calls
             self.assertEqual(exported.kwargs['similarity'], similarity)
-            actual = {
+            self.assertEqual({
                 call.kwargs['label']: call.kwargs['similarity']
                 for call in calls
-            }
-            expected = {
-                'model': similarity,
-                'untrained': similarity,
-                'untrained_embeddings': 'cosine',
-                'embeddings': 'cosine',
-            }
-            self.assertEqual(
-                actual, {retrieval.LABELS[k]: v for k, v in expected.items()}
-            )
+            }, {
+                retrieval.LABELS['model']: similarity,
+                retrieval.LABELS['untrained']: similarity,
+                retrieval.LABELS['untrained_embeddings']: 'cosine',
+                retrieval.LABELS['embeddings']: 'cosine',
+            })  # fmt: skip
 
     @mock.patch.object(evaluation, 'BLOCK', 2)
     def test_documents_of_one_text(self):
@@ -331,9 +324,8 @@ class RetrievalCommandTest(Case):
         first; an encoder that is never twice the same would part them.
         """
         for name in ('zz', 'aa', 'yy'):
-            with open(self.data / 'corpus.jsonl', 'a') as file:
-                row = {'_id': name, 'title': 'Boats', 'text': 'float on rivers'}
-                file.write(json.dumps(row) + '\n')
+            row = {'_id': name, 'title': 'Boats', 'text': 'float on rivers'}
+            self.append('corpus.jsonl', json.dumps(row) + '\n')
         task = evaluation.beir_task(self.data)
         self.assertEqual((task.size, task.distinct), (8, 5))
         random, read = np.random.default_rng(0), []
@@ -402,8 +394,8 @@ class RetrievalCommandTest(Case):
         (path / 'note').write_text('another')
         done, counts = self.encoded(*with_vectors)
         self.assertEqual(counts['passage'], 5)
-        with open(self.data / 'corpus.jsonl', 'a') as file:
-            file.write(json.dumps({'_id': 'z', 'text': 'a new one'}))
+        new = {'_id': 'z', 'text': 'a new one'}
+        self.append('corpus.jsonl', json.dumps(new))
         done, counts = self.encoded(*with_vectors)
         self.assertEqual(counts['passage'], 6)
         self.assertLen(list((self.folder / 'kept').glob('model-*.npy')), 3)
@@ -422,12 +414,10 @@ class RetrievalCommandTest(Case):
             'Boats are slow. Slow boats float.\n\n'
             'Ships sink. Slow boats float.\n\n'
         )
-        record, printed, _ = run(
-            '--init=any',
-            f'--corpus=text:{text}',
-            f'--heldout={heldout}',
+        record, _, _ = run(
+            '--init=any', f'--corpus=text:{text}', f'--heldout={heldout}',
             f'--workdir={self.out}',
-        )
+        )  # fmt: skip
         self.assertEqual((record['queries'], record['documents']), (3, 3))
         lines = (self.out / 'run.trec').read_text().splitlines()
         self.assertLen(lines, 9)
@@ -438,13 +428,10 @@ class RetrievalCommandTest(Case):
         # Two bodies are the same text: either is right for both queries.
         task = corpus_task(f'text:{text}', str(heldout))
         self.assertEqual(task.relevance, [{0: 1}, {1: 1, 2: 1}, {1: 1, 2: 1}])
+        apples = 'Red apples grow here. They are good.'
+        boats = 'Slow boats float.'
         self.assertEqual(
-            list(task.documents()),
-            [
-                (0, 'Red apples grow here. They are good.'),
-                (1, 'Slow boats float.'),
-                (2, 'Slow boats float.'),
-            ],
+            [*task.documents()], [(0, apples), (1, boats), (2, boats)]
         )
         # `Ships sink.` shares no word with any body.
         self.assertEqual(record['bm25']['mrr@10'], 0.66667)
@@ -480,15 +467,11 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.data = self.folder / 'five'
-        (self.data / 'qrels').mkdir(parents=True)
-        for name, texts in (
-            ('corpus', PASSAGES), ('queries', {'q': counting.QUERY})
-        ):  # fmt: skip
-            (self.data / f'{name}.jsonl').write_text('\n'.join(
-                json.dumps({'_id': i, 'text': x}) for i, x in texts.items()
-            ))  # fmt: skip
-        (self.data / 'qrels' / 'test.tsv').write_text('q\tc\t1\n')
+        self.data = write_folder(
+            self.folder / 'five', [{'_id': i, 'text': x}
+                                   for i, x in PASSAGES.items()],
+            [{'_id': 'q', 'text': counting.QUERY}], 'q\tc\t1\n',
+        )  # fmt: skip
         for name in ('late', 'lexical', 'cross'):
             (self.folder / name).mkdir()
             (self.folder / name / 'config.json').write_text(
@@ -542,8 +525,7 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
         scores = dict(zip(PASSAGES, counting.SCORES[critic], strict=True))
         expected, results = {name: scores[name] for name in names}, []
         for more in [], ['--costs']:
-            done = self.attempt(*choices, *more)
-            self.assertEqual(done.status, 0, done.err)
+            done = command.succeeded(self.attempt(*choices, *more))
             lines = (self.folder / 'out' / 'run.trec').read_text().splitlines()
             self.assertEqual(
                 {x.split()[2]: float(x.split()[4]) for x in lines}, expected
@@ -607,8 +589,9 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
                     changed.write(' ')
             counts.clear()
             with mock.patch.object(CriticStandIn, 'encode', counted):
-                done = self.attempt('--init=$late', '--vectors=$kept', *choices)
-            self.assertEqual(done.status, 0, done.err)
+                command.succeeded(self.attempt(
+                    '--init=$late', '--vectors=$kept', *choices
+                ))  # fmt: skip
             self.assertLen(counts, expected, (file, choices))
 
     def test_the_untrained_encoder_compares_what_the_model_does(self):
@@ -683,10 +666,9 @@ class RunFileTest(Case):
     def test_what_the_model_found(self):
         """It has the model's measures, and is as trec_eval wants it."""
         # Another document of q1's vector: a tie, which ids decide.
-        with open(self.data / 'corpus.jsonl', 'a') as file:
-            file.write(json.dumps({'_id': 'z', 'text': 'apple growing'}))
-            file.write('\n')
-            file.write(json.dumps({'_id': 'd', 'text': 'apple growing'}))
+        for name in 'zd':
+            row = {'_id': name, 'text': 'apple growing'}
+            self.append('corpus.jsonl', json.dumps(row) + '\n')
         record, _, _ = run(*self.typed('--init=any'))
         path = self.out / 'run.trec'
         rows = [line.split() for line in path.read_text().splitlines()]
@@ -708,18 +690,16 @@ class RunFileTest(Case):
         again, printed = self.measured(path)
         self.assertEqual(again['run'], record['model'])
         self.assertEqual(again['run_file'], str(path))
-        for name in 'unjudged_queries', 'queries_without_results':
+        for name in ('unjudged_queries', 'queries_without_results',
+                     'unknown_documents'):  # fmt: skip
             self.assertEqual(again[name], 0)
-        self.assertEqual(again['unknown_documents'], 0)
         self.assertNotIn('bm25', again)
         self.assertIn('this file', printed)
         # Neither the order of lines nor their ranks count.
-        self.path.write_text(
-            ''.join(
-                '\t'.join([*row[:3], '1', *row[4:]]) + '\r\n'
-                for row in reversed(rows)
-            )
-        )
+        self.path.write_text(''.join(
+            '\t'.join([*row[:3], '1', *row[4:]]) + '\r\n'
+            for row in reversed(rows)
+        ))  # fmt: skip
         self.assertEqual(self.measured()[0]['run'], record['model'])
 
     def test_written_out(self):
@@ -730,8 +710,7 @@ class RunFileTest(Case):
         before b, for its id is larger, and q3 itself is no result; scores are
         float32, where 1 + 1e-9 is 1.
         """
-        with open(self.data / 'qrels' / 'test.tsv', 'a') as file:
-            file.write('q1\tx\t3\n')
+        self.append('qrels/test.tsv', 'q1\tx\t3\n')
         self.path.write_text(
             'q4 Q0 a 1 3 t\n\n'
             'q1 Q0 a 1 -2 t\nq1 Q0 y 2 5e-1 t\nq1 Q0 e 3 0 t\n'
@@ -739,18 +718,13 @@ class RunFileTest(Case):
         )
         actual, printed = self.measured()
         log = math.log2
+        sums = {
+            'ndcg@10': 2 / log(4) / (3 + 2 / log(3)) + 1 / log(3),
+            'recall@100': 1 / 2 + 1, 'recall@10': 1 / 2 + 1,
+            'map': 1 / 3 / 2 + 1 / 2, 'mrr@10': 1 / 3 + 1 / 2,
+        }  # fmt: skip
         self.assertEqual(
-            actual['run'],
-            {
-                name: round(x / 3, 5)
-                for name, x in {
-                    'ndcg@10': 2 / log(4) / (3 + 2 / log(3)) + 1 / log(3),
-                    'recall@100': 1 / 2 + 1,
-                    'recall@10': 1 / 2 + 1,
-                    'map': 1 / 3 / 2 + 1 / 2,
-                    'mrr@10': 1 / 3 + 1 / 2,
-                }.items()
-            },
+            actual['run'], {name: round(x / 3, 5) for name, x in sums.items()}
         )
         self.assertIn('1 queries of the file are not judged', printed)
         self.assertIn('1 queries have no result in the file', printed)
@@ -759,8 +733,7 @@ class RunFileTest(Case):
 
     def test_what_was_found_and_is_judged_counts(self):
         """Also where the folder lacks it, as in trec_eval."""
-        with open(self.data / 'qrels' / 'test.tsv', 'a') as file:
-            file.write('q2\tx\t1\n')
+        self.append('qrels/test.tsv', 'q2\tx\t1\n')
         self.path.write_text('q2 Q0 x 1 1 t\nq2 Q0 c 2 0 t\n')
         actual, _ = self.measured()
         self.assertEqual(actual['run']['ndcg@10'], 0.33333)
@@ -782,8 +755,8 @@ class RunFileTest(Case):
         """All is measured; the file of another run does not stay."""
         self.out.mkdir()
         (self.out / 'run.trec').write_text('old')
-        with open(self.data / 'corpus.jsonl', 'a') as file:
-            file.write(json.dumps({'_id': 'two words', 'text': ''}) + '\n')
+        row = {'_id': 'two words', 'text': ''}
+        self.append('corpus.jsonl', json.dumps(row) + '\n')
         record, printed, _ = run(*self.typed('--init=any'))
         self.assertEqual(record['documents'], 6)
         self.assertIn("not written: the id 'two words' is empty", printed)
@@ -791,7 +764,6 @@ class RunFileTest(Case):
 
 
 class FolderTest(places.Folder, parameterized.TestCase):
-
     @parameterized.parameters(
         '\ufeff' + JUDGEMENTS.partition('\n')[2],
         '\ufeff' + JUDGEMENTS,

@@ -54,17 +54,11 @@ def setUpModule():
 
 def run(name, *more, version='', run=finetuning.run):
     return run(
-        squad,
-        f'--init={finetuning.init()}',
-        f'--train={FOLDER / f"train{version}.json"}',
-        f'--dev={FOLDER / f"dev{version}.json"}',
-        f'--workdir={FOLDER / name}',
-        '--seq_len=40',
-        '--span.stride=12',
-        '--batch_size=4',
-        *(['--version2'] if version else []),
-        *more,
-    )
+        squad, f'--init={finetuning.init()}', f'--workdir={FOLDER / name}',
+        f'--train={FOLDER}/train{version}.json',
+        f'--dev={FOLDER}/dev{version}.json', '--seq_len=40', '--batch_size=4',
+        '--span.stride=12', *(['--version2'] if version else []), *more,
+    )  # fmt: skip
 
 
 def read(name, file):

@@ -24,13 +24,11 @@ def draw_questions(folder, seed=0, count=12):
     for number in range(count):
         size = int(random.integers(1, 60))
         context = ' '.join(random.choice(WORDS, size))
-        paragraphs.append((
-            context,
-            *[
-                asked(context, context.split()[0], 'who saw', f'{number}-{i}')
-                for i in range(1 + number % 3)
-            ],
-        ))  # fmt: skip
+        first = context.split()[0]
+        paragraphs.append((context, *(
+            asked(context, first, 'who saw', f'{number}-{i}')
+            for i in range(1 + number % 3)
+        )))  # fmt: skip
     return squad_data.read(write(folder / 'drawn.json', *paragraphs))
 
 
@@ -43,7 +41,6 @@ def scores_of(features, seed=1):
 
 
 def bert_s(questions, features, first, last, nowhere, **settings):
-    """Returns the answers of squad_lib."""
     from official.nlp.data import squad_lib
 
     examples = []
@@ -62,31 +59,24 @@ def bert_s(questions, features, first, last, nowhere, **settings):
             int(begin + j): int(features.firsts[i] + j)
             for j in range(end - begin)
         }
-        most = features.most[begins[i] : begins[i] + end - begin]
+        here = slice(begins[i], begins[i] + end - begin)
+        most = features.most[here]
         # There all tokens compete for the best places.
         scores = np.full((2, end + 1), -1e6)
         scores[:, 0] = nowhere[i] / 2
-        here = slice(begins[i], begins[i] + end - begin)
         scores[0, begin:end] = np.where(most, first[here], -1e6)
         scores[1, begin:end] = last[here]
-        actual.append(
-            types.SimpleNamespace(
-                unique_id=i,
-                example_index=number,
-                tokens=['-'] * begin + [words[of[j]] for j in of] + ['-'],
-                token_to_orig_map=of,
-                token_is_max_context={
-                    int(begin + j): bool(m) for j, m in enumerate(most)
-                },
-            )
-        )
-        results.append(
-            types.SimpleNamespace(
-                unique_id=i,
-                start_logits=scores[0].tolist(),
-                end_logits=scores[1].tolist(),
-            )
-        )
+        actual.append(types.SimpleNamespace(
+            unique_id=i, example_index=number, token_to_orig_map=of,
+            tokens=['-'] * begin + [words[of[j]] for j in of] + ['-'],
+            token_is_max_context={
+                int(begin + j): bool(m) for j, m in enumerate(most)
+            },
+        ))  # fmt: skip
+        results.append(types.SimpleNamespace(
+            unique_id=i, start_logits=scores[0].tolist(),
+            end_logits=scores[1].tolist(),
+        ))  # fmt: skip
     return squad_lib.postprocess_output(
         examples, actual, results, do_lower_case=True, **settings
     )
@@ -128,9 +118,7 @@ class SquadAnswersTest(places.Folder, parameterized.TestCase):
         features = squad_data.features(questions, template(), 64)
         firsts, lasts, scores = np.array(answers).reshape(-1, 3).T
         spans = BestSpans(
-            scores[None].astype(np.float32),
-            firsts[None].astype(np.int32),
-            lasts[None].astype(np.int32),
+            np.float32([scores]), np.int32([firsts]), np.int32([lasts])
         )
         return squad_answers.answers(questions, features, spans, **more)
 
@@ -152,12 +140,10 @@ class SquadAnswersTest(places.Folder, parameterized.TestCase):
         self.assertEqual(actual.predictions(3.0), {'q': 'cat'})
 
     def test_a_question_without_a_window(self):
-        path = write(
-            self.folder / 'two.json',
-            ('', question('a', 'who', ('x', 0))),
+        questions = squad_data.read(write(
+            self.folder / 'two.json', ('', question('a', 'who', ('x', 0))),
             ('a cat', asked('a cat', 'cat', name='b')),
-        )
-        questions = squad_data.read(path)
+        ))  # fmt: skip
         features = squad_data.features(questions, template(), 64, null=True)
         scores = np.array([0.0, 1.0], np.float32)
         spans = squad_answers.spans(
@@ -180,33 +166,26 @@ class SquadAnswersTest(places.Folder, parameterized.TestCase):
             text = examples.batch(np.arange(examples.size), slots, 40)
             view = make_view(text, None, {'span': 'text'}, zoo.SPECIALS)
             self.assertLess(len(view.ids), examples.size)
-            expected = [
+            windows = zip(examples.begins, examples.candidates['span'],
+                          strict=False)  # fmt: skip
+            expected = np.concatenate([
                 examples.ids[start + begin : start + end]
-                for start, (begin, end) in zip(
-                    examples.begins[:-1],
-                    examples.candidates['span'],
-                    strict=True,
-                )
-            ]
-            np.testing.assert_array_equal(
-                squad_answers.of_context(view.ids, view),
-                np.concatenate(expected),
-            )
+                for start, (begin, end) in windows
+            ])  # fmt: skip
+            actual = squad_answers.of_context(view.ids, view)
+            np.testing.assert_array_equal(actual, expected)
 
     def test_files(self):
+        nowhere = np.array([5.0], np.float32)
         actual = self.answer(
-            (1, 1, 2.0),
-            context='caf\u00e9 cat',
-            nowhere=np.array([5.0], np.float32),
+            (1, 1, 2.0), context='caf\u00e9 cat', nowhere=nowhere
         )
         best = [Answer('', 0.9, 5.0, -1, -1), Answer('cat', 0.1, 2.0, 6, 9)]
         actual = actual._replace(best={'q': best})
         folder = self.folder / 'out'
         squad_answers.write(folder, actual, threshold=4.0)
-        self.assertEqual(
-            json.loads((folder / 'predictions.json').read_text()),
-            {'q': 'cat'},
-        )
+        predictions = json.loads((folder / 'predictions.json').read_text())
+        self.assertEqual(predictions, {'q': 'cat'})
         odds = json.loads((folder / 'null_odds.json').read_text())
         self.assertEqual(odds, {'q': 3.0})
         best = json.loads((folder / 'nbest.json').read_text())

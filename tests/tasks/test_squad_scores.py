@@ -37,13 +37,11 @@ def drawn(seed, unanswerable):
 
 def dataset_of(golds):
     return [
-        {
-            'paragraphs': [
-                {'qas': [{'id': name, 'answers': [{'text': t} for t in known]}]}
-            ]
-        }
+        {'paragraphs': [{'qas': [
+            {'id': name, 'answers': [{'text': t} for t in known]}
+        ]}]}
         for name, known in golds.items()
-    ]
+    ]  # fmt: skip
 
 
 class ScoresTest(parameterized.TestCase):
@@ -62,10 +60,8 @@ class ScoresTest(parameterized.TestCase):
         golds = {'a': ['x'], 'b': []}
         answers, odds = {'a': 'y', 'b': 'no'}, {'a': -3.0, 'b': 1.0}
         raw = squad_scores.raw_scores(golds, answers).f1
-        self.assertEqual(
-            squad_scores.best_threshold(golds, answers, raw, odds),
-            (50.0, None),
-        )
+        actual = squad_scores.best_threshold(golds, answers, raw, odds)
+        self.assertEqual(actual, (50.0, None))
 
     def test_no_predictions(self):
         with refused('squad_no_prediction'):

@@ -98,11 +98,9 @@ class StudentsKeptTest(parameterized.TestCase):
         if settings:
             named = {f'{row}.{name}': x for name, x in settings.items()}
             folder = make(
-                f'{row}_{way}_{encoder}',
-                rows=(row,),
-                settings=named,
+                f'{row}_{way}_{encoder}', rows=(row,), settings=named,
                 encoder=encoder,
-            )
+            )  # fmt: skip
         labels = LABELS if row == 'label' else ()
         task = classify.Classify(labels=labels)
         one, texts = teacher.Teacher(str(folder), task), texts_of(way)
@@ -182,11 +180,9 @@ class ShortenedTest(absltest.TestCase):
         # The first two compute what the teacher's second layer is.
         first = distill.start_of(str(TEACHER), 2, 'first')
         ids, lengths, _ = loaded.format_texts(['a short text'])
-        np.testing.assert_allclose(
-            first.states(ids, lengths),
-            loaded.states(ids, lengths, [2]),
-            atol=1e-5,
-        )
+        expected = loaded.states(ids, lengths, [2])
+        actual = first.states(ids, lengths)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
         whole = distill.start_of(str(TEACHER), None, 'first')
         self.assertEqual(list(whole.model.objectives), ['label'])
         with self.assertRaisesRegex(ValueError, 'layers 0, 5 are asked for'):
@@ -360,15 +356,12 @@ class StudentTest(Checks, parameterized.TestCase):
     def test_answers(self):
         paragraphs = ('the cat saw the dog on a mat', 'dogs saw two')
         files_ = [
-            squad_files.write(
-                FOLDER / f'{part}.json',
-                *(
-                    (text, squad_files.asked(text, 'saw', name=f'{part}{i}'))
-                    for i, text in enumerate(paragraphs * 2)
-                ),
-            )
+            squad_files.write(FOLDER / f'{part}.json', *(
+                (text, squad_files.asked(text, 'saw', name=f'{part}{i}'))
+                for i, text in enumerate(paragraphs * 2)
+            ))
             for part in ('asked', 'dev')
-        ]
+        ]  # fmt: skip
         tutor = make('tutor', (), rows=('span',), max_length=32)
         tensors = files.read_tensors(tutor / 'weights.safetensors')
         for path in tensors:
@@ -439,12 +432,8 @@ class StudentsSweepTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.runs = []
-        grid = {
-            'temperature': (5, 20),
-            'alpha': (0.2, 1),
-            'beta': (10,),
-            'learning_rate': (5e-5, 1e-5),
-        }
+        grid = {'temperature': (5, 20), 'alpha': (0.2, 1), 'beta': (10,),
+                'learning_rate': (5e-5, 1e-5)}  # fmt: skip
         self.enterContext(mock.patch.dict(finetune.GRIDS, pkd=grid))
         self.enterContext(
             mock.patch.object(finetune, 'check_and_run', side_effect=self.train)

@@ -160,11 +160,8 @@ class ScoresTest(parameterized.TestCase):
         truth = tag_scores.truth_of([true], sorted({*true, *guessed}))
         numbers = [truth.labels.index(label) for label in guessed]
         counts = tag_scores.counts(truth, np.array(numbers))
-        self.assertEqual(
-            dict(zip(sorted(expected), map(tuple, counts.tolist()),
-                     strict=True)),
-            expected,
-        )  # fmt: skip
+        rows = zip(sorted(expected), map(tuple, counts.tolist()), strict=True)
+        self.assertEqual(dict(rows), expected)
         scores = tag_scores.scores(truth, np.array(numbers))
         self.assertAlmostEqual(100 * scores['accuracy'], accuracy)
         right, guesses, all_ = counts.sum(axis=0)
@@ -197,7 +194,6 @@ class ScoresTest(parameterized.TestCase):
 
 
 def windows(tagged, length=24, context=4):
-    """Labels of a text, and its features."""
     labels = tag_data.labels_of(tagged)
     model = workdirs.load(finetuning.init())
     return labels, tag_windows.features(
@@ -216,11 +212,10 @@ class WindowsTest(absltest.TestCase):
             targets = examples.of_tokens['tag']
             named = [labels[i] for i in targets if i >= 0]
             # U.S. is four words of a text.
-            self.assertEqual(
-                named,
-                ['B-ORG', 'O', 'B-LOC', 'I-LOC', 'I-LOC', 'I-LOC', 'O',
-                 'B-PER', 'I-PER'],
-            )  # fmt: skip
+            self.assertEqual(named, [
+                'B-ORG', 'O', 'B-LOC', 'I-LOC', 'I-LOC', 'I-LOC', 'O', 'B-PER',
+                'I-PER',
+            ])  # fmt: skip
             self.assertEqual(examples.counts['tag'].sum(), 9)
             self.assertEqual(
                 [labels[i] for i in targets[features.words]],
@@ -232,9 +227,7 @@ class WindowsTest(absltest.TestCase):
             slots = np.full((examples.size + 1, 2), -1)
             slots[order + (order > 0), 0] = np.arange(examples.size)
             batch = examples.batch(np.arange(examples.size), slots, 32)
-            view = EXAMPLES.make(
-                batch, None, {'tag': 'text'}, zoo.SPECIALS
-            )
+            view = EXAMPLES.make(batch, None, {'tag': 'text'}, zoo.SPECIALS)
             view = unflatten(flatten({'examples': view}))['examples']
             np.testing.assert_array_equal(
                 by_token(view.targets['tag'], view), targets
@@ -247,11 +240,10 @@ class WindowsTest(absltest.TestCase):
         self.assertEqual(tagged.tags[0], ['S-ORG', 'O', 'S-LOC', 'O'])
         labels, features = windows(tagged)
         targets = features.examples.of_tokens['tag']
-        self.assertEqual(
-            [labels[i] for i in targets if i >= 0],
-            ['S-ORG', 'O', 'B-LOC', 'I-LOC', 'I-LOC', 'E-LOC', 'O', 'B-PER',
-             'E-PER'],
-        )  # fmt: skip
+        self.assertEqual([labels[i] for i in targets if i >= 0], [
+            'S-ORG', 'O', 'B-LOC', 'I-LOC', 'I-LOC', 'E-LOC', 'O', 'B-PER',
+            'E-PER',
+        ])  # fmt: skip
 
     def test_a_text_that_the_tokenizer_cannot_read(self):
         path = write('z.conll', '\u200b O\n\nthe B-A\n')
@@ -347,9 +339,7 @@ class RunTest(absltest.TestCase):
         train = real_text(FOLDER / 'train.conll', 'assignment')
         dev = real_text(FOLDER / 'dev.conll', 'strings')
         workdir = FOLDER / 'run'
-        init = workdirs.write(
-            FOLDER / 'words', rows=('ict',), encoder='lookup'
-        )
+        init = workdirs.write(FOLDER / 'words', rows=('ict',), encoder='lookup')
         flags = (
             f'--init={init}', f'--train={train}', f'--dev={dev}',
             '--scheme=bioes', '--epochs=4', '--learning_rate=0.03',

@@ -61,9 +61,7 @@ class TatoebaTest(places.Folder, command.Checks, absltest.TestCase):
             (done.result, [75, 75, 75], [75, 62.5, 68.75],
              [66.67, 58.33, 62.5]),
         ):  # fmt: skip
-            for name, values in zip(
-                evaluation.MEASURES, expected, strict=True
-            ):
+            for name, values in zip(evaluation.MEASURES, expected, strict=True):
                 self.assertEqual(
                     [actual[name][key] for key in evaluation.DIRECTIONS], values
                 )

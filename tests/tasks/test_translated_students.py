@@ -211,7 +211,6 @@ class TranslatedStudentsCommandTest(Checks, parameterized.TestCase):
         nearest = similar.argmax(axis=1)
         self.assertGreater(np.mean(nearest == np.arange(len(german))), 0.8)
 
-
     def test_layers(self):
         done = succeeded(run('layers', '--objectives=embed:1,embed_distance:1'))
         self.assertIn('de-en: 77 pairs to train on, 13 held out', done.out)
@@ -251,7 +250,5 @@ class TranslatedStudentsCommandTest(Checks, parameterized.TestCase):
             *(flag.format(TEACHER) for flag in more),
         ).labelled.started.tokenizer  # fmt: skip
         self.assertEqual(tokenizer.kind, kind)
-        same = tokenizer.vocabulary == infoword_tf.load(
-            TEACHER
-        ).tokenizer.vocabulary
-        self.assertEqual(same, len(more) == 1)
+        known = infoword_tf.load(TEACHER).tokenizer.vocabulary
+        self.assertEqual(tokenizer.vocabulary == known, len(more) == 1)
