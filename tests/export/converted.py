@@ -16,7 +16,6 @@ KINDS = {
 
 
 def _write(kind):
-    """A converted workdir."""
     case, prompts = KINDS[kind]
     folder = workdirs.folder() / 'converted' / kind
     source = folders.write(folder / 'source', case)

@@ -40,7 +40,6 @@ TRAINER = ('--steps=4', '--batch_size=8', '--seq_len=16', '--warmup_steps=0',
 
 
 def folder():
-    """Where all of them lie."""
     return workdirs.folder() / 'finetuned'
 
 
@@ -83,7 +82,6 @@ def causal():
 
 
 def tuned(module, path, *arguments):
-    """The workdir that a command has made of the tables."""
     train, dev = data()
     with quick.small():
         done = command.run(
@@ -95,7 +93,6 @@ def tuned(module, path, *arguments):
 
 
 def _write(kind):
-    """A fine-tuned workdir."""
     task, trainer = KINDS[kind]
     init = causal() if kind == 'numbers' else start()
     path = folder() / kind / 'workdir'

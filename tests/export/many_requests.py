@@ -60,13 +60,11 @@ def request_of(
 def wrong_of(random: np.random.Generator) -> dict[str, Any]:
     """Arguments that are no texts."""
     arguments = [
-        {'texts': tf.constant([1, 2])},
-        {'texts': tf.constant('of no list')},
+        {'texts': tf.constant([1, 2])}, {'texts': tf.constant('of no list')},
         {'texts': tf.constant([['of'], ['lists']])},
-        {'text': tf.constant(['a'])},
-        {},
+        {'text': tf.constant(['a'])}, {},
         {'texts': tf.constant(['a']), 'more': tf.constant(1)},
-    ]
+    ]  # fmt: skip
     return arguments[random.integers(len(arguments))]
 
 
@@ -77,12 +75,9 @@ def resident() -> int:
 
 
 def tried(
-    functions: Mapping[str, Callable[..., Any]],
-    count: int,
-    longest: int = LONGEST,
-    largest: int = LARGEST,
-    seed: int = 0,
-) -> tuple[collections.Counter, dict[int, int]]:
+    functions: Mapping[str, Callable[..., Any]], count: int,
+    longest: int = LONGEST, largest: int = LARGEST, seed: int = 0,
+) -> tuple[collections.Counter, dict[int, int]]:  # fmt: skip
     """Sends so many requests.
 
     Returns:

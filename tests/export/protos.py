@@ -91,7 +91,6 @@ def _pool():
 
 
 def message(name):
-    """The class of a message."""
     actual = _pool().FindMessageTypeByName(f'{PACKAGE}.{name}')
     return message_factory.GetMessageClass(actual)
 

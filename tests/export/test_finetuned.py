@@ -18,22 +18,9 @@ TEXTS = ['a c x', 'z b b y d', '', 'x y z ' * 20]
 PAIRS = ['b a', 'a b c d x y z x y z a b c d', 'z', '']
 # By kind, what its row answers.
 SIGNATURES = {
-    'classes': 'classify',
-    'pairs': 'classify_pairs',
-    'several': 'classify',
-    'number': 'regress',
-    'numbers': 'regress_pairs',
-    'choices': 'choose',
-}
-
-
-def ask(kind, texts=TEXTS, pairs=PAIRS, precision='float32'):
-    """Returns what the export says of texts, by the pair and the text."""
-    function = finetuned.served(kind, precision)[SIGNATURES[kind]]
-    inputs = {'texts': texts, 'pairs': pairs}
-    inputs['choices'] = list(zip(pairs, texts, strict=True))
-    names = function.structured_input_signature[1]
-    return workdirs.answer(function, **{name: inputs[name] for name in names})
+    'classes': 'classify', 'pairs': 'classify_pairs', 'several': 'classify',
+    'number': 'regress', 'numbers': 'regress_pairs', 'choices': 'choose',
+}  # fmt: skip
 
 
 class FinetunedTest(command.Checks, parameterized.TestCase):
@@ -144,10 +131,12 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             )
 
     def test_more_texts_than_a_chunk_holds(self):
-        texts, pairs = TEXTS * 300, PAIRS * 300
-        actual = ask('pairs', texts, pairs)['scores']
-        expected = np.tile(ask('pairs')['scores'], (300, 1))
-        np.testing.assert_allclose(actual, expected, atol=1e-5)
+        function = finetuned.served('pairs')['classify_pairs']
+        few, many = (
+            workdirs.answer(function, TEXTS * n, pairs=PAIRS * n)['scores']
+            for n in (1, 300)
+        )
+        np.testing.assert_allclose(many, np.tile(few, (300, 1)), atol=1e-5)
 
     @parameterized.parameters(*SIGNATURES)
     def test_warm_up_asks_all(self, kind):

@@ -59,7 +59,6 @@ def as_they_are(texts):
 
 
 def content(folder):
-    """Passages in order, with vectors."""
     index = Index(folder)
     assert {x.name.partition('-')[0] for x in folder.glob('[!.]*')} == {
         'index.json', 'texts.jsonl', 'vectors.npy', 'words',
@@ -143,9 +142,7 @@ class SearchTest(Case):
         texts = [f'text {n}' for n in range(12)]
         vectors = by_critic(critic, texts)
         stored = index._encoded.read(np.arange(12), query)
-        np.testing.assert_array_equal(
-            numbers_of(stored), numbers_of(vectors)
-        )
+        np.testing.assert_array_equal(numbers_of(stored), numbers_of(vectors))
         scores = ranking.comparer(vectors)(query)[0]
         best = np.argsort(-scores)
         for count in (5, 20):

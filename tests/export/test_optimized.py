@@ -58,15 +58,12 @@ class OptimizedTest(absltest.TestCase):
         self.nodes = optimized(str(workdirs.exported()))
 
     def test_bias_gelu_and_residual_are_in_the_products(self):
-        self.assertEqual(
-            fused(self.nodes),
-            [
-                ['BiasAdd'],  # query, key, value
-                ['BiasAdd'],  # out of attention
-                ['BiasAdd', 'Add'],  # feed-forward, its residual
-                ['BiasAdd', 'GeluApproximate'],
-            ],
-        )
+        self.assertEqual(fused(self.nodes), [
+            ['BiasAdd'],  # query, key, value
+            ['BiasAdd'],  # out of attention
+            ['BiasAdd', 'Add'],  # feed-forward, its residual
+            ['BiasAdd', 'GeluApproximate'],
+        ])  # fmt: skip
 
     def test_scale_and_mask_are_in_the_product_of_scores(self):
         actual = [

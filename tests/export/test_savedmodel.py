@@ -30,12 +30,7 @@ from export.signatures import ANSWERS, MASKS, Signatures
 from infoword_tf import config as configs
 from infoword_tf import files
 from infoword_tf.choices import RunChoices, flags_of
-from infoword_tf.config import (
-    Config,
-    DenseConfig,
-    TaskConfig,
-    read_exported,
-)
+from infoword_tf.config import Config, DenseConfig, TaskConfig, read_exported
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.training import record
 from tests import places, zoo
@@ -64,7 +59,6 @@ class Case(places.Folder, command.Checks, parameterized.TestCase):
         self.model = self.folder / 'model'
 
     def write(self, *rows, **more):
-        """A workdir with random weights."""
         return workdirs.write(self.folder / 'run', rows, **more)
 
 
@@ -315,30 +309,21 @@ class BundleTest(Case):
         self.assertEqual(config, Config.read(WORKDIR))
         facts = {'version': 1, 'precision': 'float32', 'default': 'embed',
                  'tensorflow': tf.__version__}  # fmt: skip
-        self.assertContainsSubset(facts, export)
+        self.assertLessEqual(facts.items(), export.items())
         self.assertEqual(
             export['signatures']['embed']['embeddings'], ['float32', None, 64]
         )
 
     def test_only_what_is_read_is_saved(self):
         # Biases and what norms multiply by are constants of the graphs.
-        expected = {
-            path
+        expected = [
+            list(variable.shape)
             for path, variable in LOADED.model.variables.items()
             if path.startswith('encoder/') and len(variable.shape) > 1
-        }
+        ]
         names = tf.train.list_variables(str(MODEL / 'variables/variables'))
-        shapes = sorted(s for n, s in names if n.startswith('weights/'))
-        self.assertEqual(
-            shapes,
-            sorted(list(LOADED.model.variables[p].shape) for p in expected),
-        )
-
-    def test_a_version_is_never_changed(self):
-        with self.assertRaisesRegex(
-            FileExistsError, 'never changed; write --version=2'
-        ):
-            bundle.write(WORKDIR, MODEL.parent)
+        shapes = [s for n, s in names if n.startswith('weights/')]
+        self.assertCountEqual(shapes, expected)
 
     def test_a_failure_leaves_nothing(self):
         self.assertEmpty(serving_ops.unservable(MODEL))
@@ -350,11 +335,8 @@ class BundleTest(Case):
             (serving_ops, 'TEXT', {'new': frozenset()},
              refused('unservable_graph', 'FastBertNormalize in while')),
         ):  # fmt: skip
-            with (
-                mock.patch.object(module, part, **how),
-                workdirs.traced(),
-                refusal,
-            ):
+            patched = mock.patch.object(module, part, **how)
+            with patched, workdirs.traced(), refusal:
                 bundle.write(WORKDIR, self.model)
             self.assertEmpty(list(self.model.iterdir()))
 
@@ -371,25 +353,19 @@ class BundleTest(Case):
     def test_the_card_says_what_the_run_wrote_down(self):
         text = (MODEL.parent / 'MODEL_CARD.md').read_text()
         for fact in (
-            'version 1',
+            'version 1', 'Computes in float32', 'trained in mixed_bfloat16',
             'A transformer encoder (1 layers, 64 width, 2 heads',
-            f'{len(LOADED.tokenizer):,} tokens',
-            'Computes in float32',
-            'trained in mixed_bfloat16',
-            'truncated at 24 tokens',
-            'the mean of the states',
-            '`text:books/*.txt`',
-            '`books/held.txt`',
+            f'{len(LOADED.tokenizer):,} tokens', 'truncated at 24 tokens',
+            'the mean of the states', 'averages of what', '--seed=7',
+            '`text:books/*.txt`', '`books/held.txt`',
             f'{int(LOADED.unigram.sum()):,} tokens to train on',
             '1,234 updates; the run took 57 s.',
-            '--seed=7',
             '| `bert_nce` | masked text, masked token | 0.377 | 6.932 | '
             '6.556 |',
             '| `mlm` | masked text, masked token | - | - | - | - |',
             '| `states` | [B, T, 64] | float32 |',
-            'averages of what',
             '`fill_mask` keeps its first 8 masks',
-        ):
+        ):  # fmt: skip
             self.assertIn(fact, text)
         for name in ('embed', 'tokens', 'fill_mask'):
             self.assertIn(f'### `{name}`', text)
@@ -477,13 +453,9 @@ class OperationsTest(absltest.TestCase):
     def test_an_island_and_a_foreign_operation_are_found(self):
         folder = self.create_tempdir().full_path
         module = tf.Module()
-        module.island = tf.function(
-            lambda x: tf.linalg.inv(x), jit_compile=True
-        )
-        outer = tf.function(
-            lambda x: module.island(x),
-            input_signature=[tf.TensorSpec((2, 2))],
-        )
+        module.island = tf.function(tf.linalg.inv, jit_compile=True)
+        shape = tf.TensorSpec((2, 2))
+        outer = tf.function(lambda x: module.island(x), input_signature=[shape])
         tf.saved_model.save(module, folder, outer.get_concrete_function())
         actual = '\n'.join(serving_ops.unservable(pathlib.Path(folder)))
         self.assertIn('operation MatrixInverse in ', actual)
@@ -507,13 +479,10 @@ class DifferenceTest(absltest.TestCase):
         count = {**expected, 'a/count': np.array([2])}
         less = {'a/scores': expected['a/scores'][:, :2]}
         for actual, name, gap in (
-            (expected, 'a/tokens', 0.0),
-            (near, 'a/tokens', 0.0),
-            (far, 'a/tokens', np.inf),
-            (count, 'a/count', np.inf),
-            (less, 'a/scores', np.inf),
-            (less, 'a/count', np.inf),
-        ):
+            (expected, 'a/tokens', 0.0), (near, 'a/tokens', 0.0),
+            (far, 'a/tokens', np.inf), (count, 'a/count', np.inf),
+            (less, 'a/scores', np.inf), (less, 'a/count', np.inf),
+        ):  # fmt: skip
             gaps = comparison.difference(actual, expected, 1e-5)
             self.assertEqual(gaps[name], gap, name)
 
@@ -521,12 +490,10 @@ class DifferenceTest(absltest.TestCase):
         value = np.array([[1.0, 2.0, np.nan]])  # NaN: Python has no answer
         expected = {'all': {'a/scores': value}, 'none': {'a/scores': value[:0]}}
         for answer, gap in (
-            ([1.0, 2.25, 7.0], 0.25),
-            ([np.nan, 2.0, 7.0], np.inf),
-            ([1.0, np.inf, 7.0], np.inf),
-            ([1.0, -np.inf, 7.0], np.inf),
+            ([1.0, 2.25, 7.0], 0.25), ([np.nan, 2.0, 7.0], np.inf),
+            ([1.0, np.inf, 7.0], np.inf), ([1.0, -np.inf, 7.0], np.inf),
             ([1.0, 2.0, np.nan], np.inf),
-        ):
+        ):  # fmt: skip
             batch = np.array([answer])
             actual = {
                 'all': {'a/scores': batch}, 'none': {'a/scores': batch[:0]}
@@ -576,9 +543,7 @@ class CommandsTest(Case):
         output = self.folder / 'm'
         shutil.copytree(MODEL.parent, output)
         with workdirs.traced():
-            done = self.run_it(
-                savedmodel, f'--output={output}', '--version=3'
-            )
+            done = self.run_it(savedmodel, f'--output={output}', '--version=3')
         self.assertRegex(
             done.out,
             r'm/3/: embed, fill_mask, serving_default, tokens; float32',
@@ -610,9 +575,7 @@ class CommandsTest(Case):
             return self.run_it(verify, *flags, status=status)
 
     def check_gaps(self, done):
-        gaps = dict(
-            re.findall(r'^  (\w+/\w+) +(\S+)', done.out, re.MULTILINE)
-        )
+        gaps = dict(re.findall(r'^  (\w+/\w+) +(\S+)', done.out, re.M))
         expected = {
             f'{name}/{output}'
             for name, function in SERVED.items()
@@ -641,9 +604,8 @@ class CommandsTest(Case):
             mock.patch.object(record, 'CPUINFO', cpuinfo),
         ):
             self.run_it(verify, f'--model={output}/1', '--texts=20', '--speed')
-        before, _, speed = (
-            (output / 'MODEL_CARD.md').read_text().partition('## Speed\n')
-        )
+        text = (output / 'MODEL_CARD.md').read_text()
+        before, _, speed = text.partition('## Speed\n')
         self.assertEqual(before.rstrip(), card_text.rstrip())
         self.assertRegex(
             speed,
@@ -656,7 +618,6 @@ class CommandsTest(Case):
         self.assertIn('--dims=999: vectors have', done.err)
 
     def run_it(self, module, *arguments, status=0):
-        """Runs a command on WORKDIR."""
         done = command.run(module, f'--init={WORKDIR}', *arguments)
         self.assertEqual(done.status, status, done.out + done.err)
         return done
@@ -669,9 +630,7 @@ class CommandsTest(Case):
         files.write_tensors(path, tensors)
         done = self.verify_few(f'--model={MODEL}', f'--init={init}', status=1)
         self.assertEqual(done.err, '')
-        above = re.findall(
-            r'^  (\w+/\w+) .* above 1e-05$', done.out, re.MULTILINE
-        )
+        above = re.findall(r'^  (\w+/\w+) .* above 1e-05$', done.out, re.M)
         states = {
             'embed/embeddings', 'serving_default/embeddings', 'tokens/states',
             'fill_mask/scores',

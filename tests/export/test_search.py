@@ -36,12 +36,8 @@ class PassagesTest(absltest.TestCase):
             self.assertEqual([*passages(Document(sentences, ''))], expected)
 
 
+@mock.patch.object(commands, 'BAR_EVERY', 0.0)  # what is encoded is shown
 class CommandTest(places.Folder, command.Checks, absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        # What is encoded is shown at once.
-        self.enterContext(mock.patch.object(commands, 'BAR_EVERY', 0.0))
-
     def run_it(self, *arguments, stdin='', status=0):
         done = command.run(search, *arguments, words='queries', stdin=stdin)
         self.assertEqual(done.status, status, done.err)

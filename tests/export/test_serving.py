@@ -71,11 +71,8 @@ def missing():
     """Why the C program cannot be made here; '' if it can."""
     if not shutil.which('gcc'):
         return 'there is no gcc'
-    expected = [
-        TENSORFLOW / 'include/tensorflow/c/c_api.h',
-        *LINKED,
-        *libraries('2.20'),
-    ]
+    header = TENSORFLOW / 'include/tensorflow/c/c_api.h'
+    expected = [header, *LINKED, *libraries('2.20')]
     lacking = [str(path) for path in expected if not path.exists()]
     return f'there is no {lacking[0]}' if lacking else ''
 
@@ -98,14 +95,11 @@ class CTest(parameterized.TestCase):
         cls.folder = pathlib.Path(
             cls.enterClassContext(tempfile.TemporaryDirectory())
         )
-        subprocess.run(
-            [
-                'gcc', '-Wall', '-Werror', HERE / 'serve.c',
-                f'-I{TENSORFLOW}/include', '-o', cls.folder / 'serve',
-                *LINKED, f'-Wl,-rpath,{TENSORFLOW}', *LINKER,
-            ],
-            check=True,
-        )  # fmt: skip
+        subprocess.run([
+            'gcc', '-Wall', '-Werror', HERE / 'serve.c',
+            f'-I{TENSORFLOW}/include', '-o', cls.folder / 'serve', *LINKED,
+            f'-Wl,-rpath,{TENSORFLOW}', *LINKER,
+        ], check=True)  # fmt: skip
         shutil.copytree(MODEL, cls.folder / 'moved')
         cls.programs = {}  # by libraries; TensorFlow is loaded once for each
 

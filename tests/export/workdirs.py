@@ -26,13 +26,10 @@ from tests import places
 READ = tf.saved_model.load  # which `answers` replaces
 FLAGS = '--corpus=text:books/*.txt\n--seed=7\n--steps=1234\n'
 METRICS = {
-    'step': 1234,
-    'seconds': 56.7,
-    'heldout/bert_nce/mi': 0.377,
-    'heldout/bert_nce/ceiling': 6.932,
-    'heldout/bert_nce/loss': 6.556,
+    'step': 1234, 'seconds': 56.7, 'heldout/bert_nce/mi': 0.377,
+    'heldout/bert_nce/ceiling': 6.932, 'heldout/bert_nce/loss': 6.556,
     'heldout/bert_nce/accuracy': 0.033,
-}
+}  # fmt: skip
 
 
 folder = places.shared
@@ -59,19 +56,17 @@ def serve(version):
 
 
 def loaded():
-    """The same in memory."""
     return load(shared())
 
 
 @functools.cache
 def signatures():
-    """Its graphs."""
     return export_signatures.Signatures.of(loaded())
 
 
 @places.once
 def exported():
-    """A version of it, made of those graphs."""
+    """A version of the shared workdir, made of those graphs."""
     with traced():
         return bundle.write(shared(), folder() / 'model')
 
@@ -101,7 +96,6 @@ def answer(function, texts, **more):
 
 
 def card_of(version):
-    """The text of the card beside a version."""
     return (version.parent / 'MODEL_CARD.md').read_text()
 
 
@@ -135,19 +129,10 @@ def tokenizer_of(kind):
 
 
 def write(
-    folder,
-    rows=('bert_nce', 'mlm'),
-    encoder='transformer',
-    pooling='mean',
-    max_length=24,
-    kind='wordpiece',
-    layers=1,
-    settings=None,
-    without=(),
-    width=64,
-    arguments=None,
-    fields=None,
-):
+    folder, rows=('bert_nce', 'mlm'), encoder='transformer', pooling='mean',
+    max_length=24, kind='wordpiece', layers=1, settings=None, without=(),
+    width=64, arguments=None, fields=None,
+):  # fmt: skip
     """Writes the files that an export reads; returns `folder`.
 
     settings: of rows, by 'ROW.NAME'; without: how the paths of tensors begin
@@ -155,16 +140,11 @@ def write(
     fields: of the config.
     """
     tokenizer = tokenizer_of(kind)
-    resolved = resolve(
-        ModelChoices(
-            objectives=','.join(rows),
-            settings=settings or {},
-            encoder=encoder,
-            positions=64,
-            seq_len=max_length,
-            memory_length=8 if encoder == 'relative' else None,
-        )
-    )
+    resolved = resolve(ModelChoices(
+        objectives=','.join(rows), settings=settings or {}, encoder=encoder,
+        positions=64, seq_len=max_length,
+        memory_length=8 if encoder == 'relative' else None,
+    ))  # fmt: skip
     small = {'width': width}
     if encoder != 'lookup':
         small |= {'layers': layers}
@@ -173,11 +153,10 @@ def write(
     if encoder == 'elmo':
         small |= {'inner_width': 24, 'filters': [3, 4, 5]}
     config = resolved.config(
-        len(tokenizer),
-        TokenizerConfig(kind, lower_case=True),
+        len(tokenizer), TokenizerConfig(kind, lower_case=True),
         precision='mixed_bfloat16',
         run={'corpus': 'text:books/*.txt', 'heldout': 'books/held.txt'},
-    )
+    )  # fmt: skip
     sizes = {**config.encoder.arguments, **small, **(arguments or {})}
     config = config.replace(
         encoder=dataclasses.replace(config.encoder, arguments=sizes),
