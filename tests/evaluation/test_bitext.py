@@ -89,11 +89,10 @@ class FilesTest(places.Folder, parameterized.TestCase):
         """The English side alone is in alphabetical order."""
         words = [f'{i:02}' for i in range(20)]
         for foreign, english, expected in (
-            (words[::-1], words, True),
-            (words, words, False),
+            (words[::-1], words, True), (words, words, False),
             (words[::-1], words[::-1], False),
             (words[:19][::-1], words[:19], False),
-        ):
+        ):  # fmt: skip
             self.write('de-en.de', *foreign)
             self.write('de-en.en', *english)
             (actual,) = bitext.read(self.folder)
@@ -127,28 +126,18 @@ class SearchTest(parameterized.TestCase):
                 values, np.take_along_axis(table, order, 1), rtol=1e-6
             )
 
-    def test_lengths_do_not_count(self):
-        x, y = signs(9, 0), signs(8, 1)
-        plain = bitext.nearest(x, y, 3)
-        for actual, other in zip(
-            plain, bitext.nearest(4 * x, y / 8, 3), strict=True
-        ):
-            np.testing.assert_array_equal(actual.numbers, other.numbers)
-            np.testing.assert_array_equal(actual.scores, other.scores)
-
     @parameterized.parameters((7, 5), (64, 1), (1, 64))
-    def test_blocks_do_not_matter(self, block, rows):
+    def test_neither_lengths_nor_blocks_matter(self, block, rows):
         x, y = signs(40, 0), signs(60, 1)
         whole = bitext.nearest(x, y, 4)
         with (
             mock.patch.object(bitext, 'BLOCK', block),
             mock.patch.object(ranking, 'QUERIES', rows),
         ):
-            for actual, other in zip(
-                bitext.nearest(x, y, 4), whole, strict=True
-            ):
-                np.testing.assert_array_equal(actual.numbers, other.numbers)
-                np.testing.assert_array_equal(actual.scores, other.scores)
+            parts = bitext.nearest(4 * x, y / 8, 4)
+        for actual, other in zip(parts, whole, strict=True):
+            np.testing.assert_array_equal(actual.numbers, other.numbers)
+            np.testing.assert_array_equal(actual.scores, other.scores)
 
     def test_cosine_and_margin(self):
         """A hub, near all vectors, is found by cosine, not by margin.
@@ -183,7 +172,6 @@ class SearchTest(parameterized.TestCase):
         self.assertTrue((expected != order[:, 0]).any())
 
     def test_nothing_is_infinite(self):
-        """A margin around 0, and a vector of zeros."""
         x = np.float32([[1, 0], [0, 0]])
         y = np.float32([[-1, 0], [0, 1]])
         for values in bitext.margins(*bitext.nearest(x, y, 4)):

@@ -78,8 +78,6 @@ class ComplaintTest(parameterized.TestCase):
 
     @parameterized.parameters((45, 92), (249, 9000), (1, 3))
     def test_better_after_few_updates(self, steps, usual):
-        actual = commonest.complaint(
-            'f1', 0.9, self.ALWAYS, steps, 3e-5, usual
-        )
+        actual = commonest.complaint('f1', 0.9, self.ALWAYS, steps, 3e-5, usual)
         self.assertStartsWith(actual, f'f1 0.9000 is that of {steps} updates')
         self.assertIn(f'--steps={usual} ', actual)

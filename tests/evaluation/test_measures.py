@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import pathlib
 import warnings
 from unittest import mock
 
@@ -11,6 +10,7 @@ from absl.testing import parameterized
 from matplotlib import figure, image
 
 from infoword_tf.evaluation import measures
+from tests import places
 
 # 3 true positives, 1 false negative, 1 false positive, 5 true negatives.
 TARGETS = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0])
@@ -34,6 +34,9 @@ class TaskMeasuresTest(parameterized.TestCase):
         ('accuracy', PREDICTIONS, TARGETS, 0.8),
         ('f1', PREDICTIONS, TARGETS, 2 * 3 / (2 * 3 + 1 + 1)),
         ('f1', 1 - PREDICTIONS, 1 - TARGETS, 10 / 12),
+        # All are taken for the positive class.
+        ('f1', 0 * TARGETS + 1, TARGETS, 8 / 14),
+        ('f1', 0 * TARGETS + 1, 0 * TARGETS + 1, 1.0),
         # (3 * 5 - 1 * 1) / sqrt(4 * 4 * 6 * 6)
         ('matthews', PREDICTIONS, TARGETS, 14 / 24),
         ('matthews', 1 - PREDICTIONS, TARGETS, -14 / 24),
@@ -48,6 +51,8 @@ class TaskMeasuresTest(parameterized.TestCase):
         # Deviations -3, -1, 1, 3 (halves) and -7, 1, -3, 9 (quarters).
         ('pearson', [1, 2, 3, 4], [1, 3, 2, 5], 44 / math.sqrt(20 * 140)),
         ('pearson', [1, 2, 3], [-1, -2, -3], -1.0),
+        # Of one precision, and far from zero.
+        ('pearson', np.float32([1e4, 1e4 + 1, 1e4 + 2]), [1, 2, 3], 1.0),
         # Ranks 1 2 3 4 and 1 3 2 4: 1 - 6 * 2 / (4 * 15).
         ('spearman', [0.1, 0.2, 0.3, 9.0], [1, 3, 2, 5], 0.8),
         # Ranks 1.5, 1.5, 3 and 1, 2, 3: 1.5 / sqrt(1.5 * 2).
@@ -96,34 +101,15 @@ class TaskMeasuresTest(parameterized.TestCase):
         actual = measures.interval(value, count)
         np.testing.assert_allclose(actual, (low, high), atol=1e-6)
 
-    def test_all_taken_for_the_positive(self):
-        ones = np.ones(10, int)
-        self.assertAlmostEqual(measures.f1(ones, TARGETS), 8 / 14)
-        self.assertEqual(measures.f1(ones, ones), 1.0)
 
-    def test_scores_of_one_precision_and_far_from_zero(self):
-        a = np.float32([1e4, 1e4 + 1, 1e4 + 2])
-        self.assertAlmostEqual(measures.pearson(a, [1, 2, 3]), 1.0, places=12)
-
-    def test_confusion(self):
-        np.testing.assert_array_equal(
-            measures.confusion(TAKEN, THREE, 4),
-            [[2, 1, 0, 0], [0, 2, 0, 0], [0, 1, 2, 0], [0, 0, 0, 0]],
-        )
-
-
-class MeasuresPictureTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.path = pathlib.Path(self.create_tempdir().full_path) / 'a.png'
-
+class MeasuresPictureTest(places.Folder, parameterized.TestCase):
     def drawn(self, *arguments):
         """Returns what is written into the picture: cells, names, the title."""
         with mock.patch.object(
             figure.Figure, 'savefig', autospec=True,
             side_effect=figure.Figure.savefig,
         ) as save:  # fmt: skip
-            measures.draw_confusion(self.path, *arguments)
+            measures.draw_confusion(self.folder / 'a.png', *arguments)
         (axes,) = save.call_args.args[0].axes
         cells = {
             tuple(map(int, text.get_position())): text.get_text()
@@ -135,19 +121,13 @@ class MeasuresPictureTest(parameterized.TestCase):
     def test_what_it_shows(self):
         names = ['bad', '$1 or $2', 'good']
         cells, shown, title = self.drawn(names, THREE, TAKEN)
-        self.assertEqual(
-            cells,
-            {
-                (0, 0): '2\n66.7%',
-                (1, 0): '1\n33.3%',
-                (1, 1): '2\n100.0%',
-                (1, 2): '1\n33.3%',
-                (2, 2): '2\n66.7%',
-            },
-        )
+        self.assertEqual(cells, {
+            (0, 0): '2\n66.7%', (1, 0): '1\n33.3%', (1, 1): '2\n100.0%',
+            (1, 2): '1\n33.3%', (2, 2): '2\n66.7%',
+        })  # fmt: skip
         self.assertEqual(shown, ['bad', r'\$1 or \$2', 'good'])
         self.assertEqual(title, '6 of 8 right (75.0%)')
-        height, width, _ = image.imread(self.path).shape
+        height, width, _ = image.imread(self.folder / 'a.png').shape
         self.assertBetween(height, 400, 700)
         self.assertBetween(width, 400, 700)
 
@@ -155,11 +135,8 @@ class MeasuresPictureTest(parameterized.TestCase):
         """The 49 commonest, 10 to 58, and the rest as one."""
         targets = np.concatenate([np.arange(80), np.arange(10, 59)])
         predictions = np.where(targets < 10, 10, targets)
-        cells, shown, title = self.drawn(
-            [f'class {n}' + 'x' * 30 * (n == 10) for n in range(80)],
-            targets,
-            predictions,
-        )
+        names = [f'class {n}' + 'x' * 30 * (n == 10) for n in range(80)]
+        cells, shown, title = self.drawn(names, targets, predictions)
         self.assertLen(shown, 50)
         self.assertEqual(shown[0], 'class 10' + 'x' * 15 + '…')
         self.assertEqual(shown[-2:], ['class 58', '31 others'])
@@ -174,11 +151,12 @@ class MeasuresPictureTest(parameterized.TestCase):
         self.assertIs(measures._commonest(shown, few)[1], few)
 
     def test_nothing_is_left_where_it_fails(self):
+        path = self.folder / 'a.png'
         with (
             mock.patch.object(
                 figure.Figure, 'savefig', side_effect=OSError(28, 'full')
             ),
             self.assertRaisesRegex(OSError, 'a.png could not be written'),
         ):
-            measures.draw_confusion(self.path, ['a', 'b'], TARGETS, TARGETS)
-        self.assertEmpty(list(self.path.parent.iterdir()))
+            measures.draw_confusion(path, ['a', 'b'], TARGETS, TARGETS)
+        self.assertEmpty(list(self.folder.iterdir()))

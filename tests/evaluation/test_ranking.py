@@ -182,24 +182,20 @@ class MeasureTest(absltest.TestCase):
                     ranked[query].tolist(),
                     {int(n): int(g) for q, n, g in judged if q == query},
                 )
+                theirs = dict(
+                    zip(trec_eval.MEASURES, values[query], strict=True)
+                )
                 # Of trec_eval it has no cut: where the first is beyond ten,
                 # MRR@10 is 0.
-                first = values[query, trec_eval.MEASURES.index('recip_rank')]
-                self.assertAlmostEqual(
-                    actual['mrr@10'], first if first > 1 / 10.5 else 0, 9
-                )
-                for name, other in (
-                    ('ndcg@10', 'ndcg_cut_10'),
-                    ('recall@100', 'recall_100'),
-                    ('recall@10', 'recall_10'),
-                    ('map', 'map_cut_1000'),
+                first = theirs['recip_rank']
+                for name, value in (
+                    ('mrr@10', first if first > 1 / 10.5 else 0),
+                    ('ndcg@10', theirs['ndcg_cut_10']),
+                    ('recall@100', theirs['recall_100']),
+                    ('recall@10', theirs['recall_10']),
+                    ('map', theirs['map_cut_1000']),
                 ):
-                    self.assertAlmostEqual(
-                        actual[name],
-                        values[query, trec_eval.MEASURES.index(other)],
-                        9,
-                        name,
-                    )
+                    self.assertAlmostEqual(actual[name], value, 9, name)
 
 
 class SearchTest(parameterized.TestCase):
