@@ -86,17 +86,12 @@ class AnswersTest(absltest.TestCase):
 
     def answers(self, spans, count=3):
         """Spans are (question, score, begin, end), one window each."""
-        questions, scores, begins, ends = zip(*spans, strict=True)
+        questions, *rest = map(np.array, zip(*spans, strict=True))
+        scores, begins, ends = (x[:, None] for x in rest)
         actual = answers.answers(
-            tf.constant(self.CONTEXTS),
-            tf.constant(questions, tf.int64),
-            *(
-                tf.constant(x, dtype)[:, None]
-                for x, dtype in (
-                    (scores, tf.float32), (begins, tf.int32), (ends, tf.int32)
-                )
-            ),
-            count,
+            tf.constant(self.CONTEXTS), tf.constant(questions, tf.int64),
+            tf.constant(scores, tf.float32), tf.constant(begins, tf.int32),
+            tf.constant(ends, tf.int32), count,
         )  # fmt: skip
         return actual, [
             [text.decode() for text in row] for row in actual.texts.numpy()
@@ -135,12 +130,9 @@ class AnswersTest(absltest.TestCase):
         places = 3 * np.arange(3000, dtype=np.int32)[:, None]
         scores = np.arange(3000, dtype=np.float32)[:, None]
         actual = answers.answers(
-            tf.constant([context]),
-            tf.zeros(3000, tf.int64),
-            tf.constant(scores),
-            tf.constant(places),
-            tf.constant(places + 5),
-        )
+            tf.constant([context]), tf.zeros(3000, tf.int64),
+            *map(tf.constant, (scores, places, places + 5)),
+        )  # fmt: skip
         self.assertEqual(actual.texts[0, :2].numpy().tolist(), [b'ab ab', b''])
         self.assertEqual(int(actual.begins[0, 0]), 3 * 2999)
 

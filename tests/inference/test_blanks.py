@@ -17,9 +17,7 @@ class BlanksTest(parameterized.TestCase):
         self.assertEqual(masks.to_list(), [[1, 4], [], [0, 1, 2]])
         first = blanks.first_masks(masks, 2)
         self.assertEqual(first.dtype, tf.int32)
-        self.assertEqual(
-            first.numpy().tolist(), [[1, 4], [FAR, FAR], [0, 1]]
-        )
+        self.assertEqual(first.numpy().tolist(), [[1, 4], [FAR, FAR], [0, 1]])
 
     @parameterized.parameters(
         (1, [[MASK], [8], [MASK]]),

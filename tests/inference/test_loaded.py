@@ -68,10 +68,9 @@ def write_workdir(folder, case, more=None, **changes):
 
     more: other rows; changes: of the config.
     """
-    pieces = PIECES
-    tokenizer = WordPieceTokenizer(pieces)
+    tokenizer = WordPieceTokenizer(PIECES)
     config = zoo.config(case)
-    arguments = {**config.encoder.arguments, 'vocab_size': len(pieces)}
+    arguments = {**config.encoder.arguments, 'vocab_size': len(PIECES)}
     if 'layers' in arguments:
         arguments['layers'] = 2  # so that one is below the last
     config = config.replace(
@@ -83,14 +82,13 @@ def write_workdir(folder, case, more=None, **changes):
     model = Model(config, tokenizer.specials)
     random = np.random.default_rng(0)
     tensors = {
-        path: (0.3 * random.standard_normal(v.shape)).astype(np.float32)
-        + path.endswith('gamma')
+        path: np.float32(0.3 * random.standard_normal(v.shape)
+                         + path.endswith('gamma'))
         for path, v in model.variables.items()
-    }
-    tensors = {k: np.float32(v) for k, v in tensors.items()}
-    tensors['unigram'] = np.arange(len(pieces), dtype=np.int64)
+    }  # fmt: skip
+    tensors['unigram'] = np.arange(len(PIECES), dtype=np.int64)
     folder.mkdir(parents=True)
-    write_vocabulary(folder / 'vocab.txt', pieces)
+    write_vocabulary(folder / 'vocab.txt', PIECES)
     config.write(folder)
     checkpoint.write_weights(folder, tensors, STEP)
     return folder
@@ -124,18 +122,14 @@ class WordsTest(absltest.TestCase):
         """Embeddings of pieces; of words what `encode` makes of each."""
         loaded = infoword_tf.load(WORKDIR)
         words, vectors = loaded.word_vectors()
-        self.assertEqual(
-            words, [p for p in PIECES if p not in SPECIALS]
-        )
+        self.assertEqual(words, [p for p in PIECES if p not in SPECIALS])
         table = loaded.encoder.embedding_table.numpy()
-        np.testing.assert_array_equal(
-            vectors, [table[PIECES.index(word)] for word in words]
-        )
-        words, vectors = loaded.word_vectors(['objects', 'naïve'])
-        self.assertEqual(words, ['objects', 'naïve'])
-        np.testing.assert_array_equal(
-            vectors, loaded.encode(['objects', 'naïve'])
-        )
+        expected = [table[PIECES.index(word)] for word in words]
+        np.testing.assert_array_equal(vectors, expected)
+        text = ['objects', 'naïve']
+        words, vectors = loaded.word_vectors(text)
+        self.assertEqual(words, text)
+        np.testing.assert_array_equal(vectors, loaded.encode(text))
         words, _ = loaded.word_vectors(['naïve'.encode(), b'objects'])
         self.assertEqual(words, ['naïve', 'objects'])
         with self.assertRaisesRegex(TypeError, 'a list'):
@@ -207,19 +201,18 @@ class EncodeTest(parameterized.TestCase):
     )
     def test_is_one_by_one_in_order(self, pooling, layers):
         self.enterContext(eagerly(pooling is not None))
-        numbers = layers
         actual = self.model.encode(
-            SENTENCES, batch_size=2, pooling=pooling, layers=numbers
+            SENTENCES, batch_size=2, pooling=pooling, layers=layers
         )
         self.assertEqual(actual.dtype, np.float32)
-        layers = (layers,) if isinstance(layers, int) else layers
+        numbers = (layers,) if isinstance(layers, int) else layers
         for text, vector in zip(SENTENCES, actual, strict=True):
-            alone = one_by_one(self.model, text, pooling, layers)
+            alone = one_by_one(self.model, text, pooling, numbers)
             np.testing.assert_allclose(vector, alone, atol=1e-5)
         self.assertEqual(self.model.cut, 1)
         # What is one batch takes one graph, from strings to vectors.
         few = self.model.encode(
-            SENTENCES, len(SENTENCES), pooling=pooling, layers=numbers
+            SENTENCES, len(SENTENCES), pooling=pooling, layers=layers
         )
         np.testing.assert_allclose(few, actual, atol=1e-5)
         self.assertEqual(self.model.cut, 1)
@@ -257,12 +250,10 @@ class EncodeTest(parameterized.TestCase):
             x = layers[2][i, :n]
             p = np.exp(x @ w)
             expected = {
-                'cls': x[0],
-                'mean': x.mean(0),
-                'weighted': p @ x / p.sum(),
+                'cls': x[0], 'mean': x.mean(0), 'weighted': p @ x / p.sum(),
                 'first_last': (layers[1][i, :n] + x).mean(0) / 2,
                 'mix': np.mean([y[i, :n] for y in layers], axis=(0, 1)),
-            }
+            }  # fmt: skip
             for pooling, vector in expected.items():
                 actual = self.model.embed(ids, lengths, pooling)[i]
                 np.testing.assert_allclose(actual, vector, atol=1e-5)
@@ -275,23 +266,20 @@ class EncodeTest(parameterized.TestCase):
         ]
         actual = self.model.encode(SENTENCES, pooling='mean', layers='mix')
         np.testing.assert_allclose(actual, np.mean(layers, axis=0), atol=1e-5)
-        model = infoword_tf.load(
-            write_workdir(places.make() / 'run', 'label_mix')
-        )
+        folder = write_workdir(places.make() / 'run', 'label_mix')
+        model = infoword_tf.load(folder)
         mix = model.model.objectives['label'].mixer
         for scales in ([0.5, -1.0, 2.0], [3.5, 2.0, 5.0]):  # and a constant
             mix.scales.assign(scales)
             mix.gamma.assign([3.0])
             shares = 3 * np.exp(scales) / np.exp(scales).sum()
             ids, lengths, _ = model.format_texts(tf.constant(SENTENCES))
-            np.testing.assert_allclose(
-                model.states(ids, lengths, 'mix'),
-                sum(
-                    share * model.states(ids, lengths, [i])
-                    for i, share in enumerate(shares)
-                ),
-                atol=1e-5,
+            expected = sum(
+                share * model.states(ids, lengths, [i])
+                for i, share in enumerate(shares)
             )
+            actual = model.states(ids, lengths, 'mix')
+            np.testing.assert_allclose(actual, expected, atol=1e-5)
 
     def test_words_stand_beside_the_states(self):
         folder = places.make()
@@ -371,10 +359,7 @@ class EncodeTest(parameterized.TestCase):
         ids = [[7, 8, 9], [*range(5, 45)], [], [6]]
         table = np.array(loaded.encoder.embedding_table)
         first, last = loaded.tokenizer.cls_id, loaded.tokenizer.sep_id
-        expected = [
-            table[[first, *row[:30], last]].mean(axis=0)
-            for row in ids
-        ]
+        expected = [table[[first, *x[:30], last]].mean(axis=0) for x in ids]
         actual = loaded.vectors.embed_tokens(tf.ragged.constant(ids, tf.int32))
         np.testing.assert_allclose(actual, expected, atol=1e-6)
 
@@ -388,9 +373,7 @@ class EncodeTest(parameterized.TestCase):
             dict.fromkeys(texts), ['a list', 'naïve'.encode()],
             [tf.constant('a list'), np.str_('naïve')],
         ):  # fmt: skip
-            np.testing.assert_array_equal(
-                self.model.encode(sequence), expected
-            )
+            np.testing.assert_array_equal(self.model.encode(sequence), expected)
 
     @parameterized.parameters(*NO_TEXT)
     def test_what_is_no_text(self, text, error, message):
@@ -676,7 +659,6 @@ class StepTest(CopyCase):
 
 
 class LoadTest(CopyCase, parameterized.TestCase):
-
     def test_no_weights(self):
         folder = self.copy()
         (folder / 'weights.safetensors').unlink()

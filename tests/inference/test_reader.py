@@ -149,11 +149,8 @@ class ReaderTest(parameterized.TestCase):
             else:
                 self.assertIsNone(reply.null_odds)
             shares = [answer.probability for answer in reply.best]
-            np.testing.assert_allclose(
-                shares,
-                special.softmax(scores or [0])[: len(shares)],
-                atol=1e-3,
-            )
+            expected = special.softmax(scores or [0])[: len(shares)]
+            np.testing.assert_allclose(shares, expected, atol=1e-3)
             silent = not reply.best or (null and reply.null_odds > 0)
             self.assertEqual(reply.text, '' if silent else reply.best[0].text)
             self.assertEqual(reply.begin == -1, silent)
@@ -179,10 +176,8 @@ class ReaderTest(parameterized.TestCase):
         for one, two in zip(parted, together, strict=True):
             self.assertEqual(one.text, two.text)
             self.assertEqual((one.begin, one.end), (two.begin, two.end))
-            np.testing.assert_allclose(
-                [a.score for a in one.best], [a.score for a in two.best],
-                atol=1e-4,
-            )  # fmt: skip
+            pair = ([x.score for x in reply.best] for reply in (one, two))
+            np.testing.assert_allclose(*pair, atol=1e-4)
 
     def test_none_at_all(self):
         model = loaded_of('plain')
