@@ -29,18 +29,13 @@ class CurvesTest(absltest.TestCase):
         }
         (axis,) = self.drawn(curves.draw_runs, runs).axes
         values = [list(x.get_ydata()) for x in axis.lines[:3]]
-        self.assertEqual(
-            values, [[0.0, 0.125 / 6.25], [1.0 / 4.75] * 2, [0.5]]
-        )
+        self.assertEqual(values, [[0.0, 0.125 / 6.25], [1.0 / 4.75] * 2, [0.5]])
         self.assertEqual(axis.yaxis.get_major_formatter()(0.5), '50%')
-        self.assertCountEqual(
-            [x.get_text() for x in axis.texts],
-            [
-                'infoword_tiny: mlm  0.12 of 6.25 nats',
-                'infoword_tiny: dim  1.00 of 4.75 nats',
-                'mlm_tiny  2.50 of 5.00 nats',
-            ],
-        )
+        self.assertCountEqual([x.get_text() for x in axis.texts], [
+            'infoword_tiny: mlm  0.12 of 6.25 nats',
+            'infoword_tiny: dim  1.00 of 4.75 nats',
+            'mlm_tiny  2.50 of 5.00 nats',
+        ])  # fmt: skip
 
     def test_worth_over_nats_and_tokens(self):
         """Beside runs by their nats what has none to compare."""

@@ -41,7 +41,6 @@ def run(module, log, *typed):
 
 
 def write(workdir, task, score):
-    """A finished run."""
     (workdir / 'checkpoints').mkdir(parents=True)
     key = f'heldout/{task.row}'
     bounds = zip(('mi', 'ceiling'), BOUNDS[task.row], strict=False)

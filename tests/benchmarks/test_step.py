@@ -40,7 +40,6 @@ class ServedTest(parameterized.TestCase):
         self.assertEqual(answer['amount'], amount)
 
     def test_a_contest(self):
-        """Whole processes, their answers, the record, the table."""
         record = step.contest(step.StepChoices(
             size='tiny', batch_size=2, seq_len=16, vocab_size=100, steps=1,
             rows=('mlm',), precisions=('float32',), rounds=2, no_peer=True,

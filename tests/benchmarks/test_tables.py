@@ -23,7 +23,6 @@ LINES = [
 
 
 def trained(choices):
-    """The lines of metrics.jsonl."""
     seed, steps = int(choices.get('seed', 0)), int(choices['steps'])
     every, rate = int(choices.get('log_every', 5)), RATES[choices['flagfile']]
     for step in range(every, steps + 1, every):
@@ -80,8 +79,7 @@ class BenchmarkTablesTest(absltest.TestCase):
         self.enterContext(
             mock.patch.dict(worth.ASKS, short=worth.Ask(worth.short))
         )
-        done = command.run(tables, *asked)
-        self.assertEqual(done.status, 0, done.err)
+        done = command.succeeded(command.run(tables, *asked))
         table = (self.folder / 'table.md').read_text().splitlines()
         self.assertEqual(table[2:4], LINES)
         self.assertRegex(
@@ -161,12 +159,11 @@ class BenchmarkTablesTest(absltest.TestCase):
         )
 
     def test_shares(self):
-        done = command.run(
+        command.succeeded(command.run(
             shares, '--inits=0=a,0.8=b', '--examples=600,6000',
             '--data_dir=glue', '--typed=--learning_rate=3e-4',
             f'--workdir={self.folder}',
-        )  # fmt: skip
-        self.assertEqual(done.status, 0, done.err)
+        ))  # fmt: skip
         table = (self.folder / 'table.md').read_text().splitlines()
         cells = '| 0.750 +- 0.250 | 0.750 +- 0.250 |'
         self.assertEqual(table[2:], [f'| 0 {cells}', f'| 0.8 {cells}'])

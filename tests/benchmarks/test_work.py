@@ -169,12 +169,9 @@ class JaxTest(absltest.TestCase):
             optimizer = optim.AdamW(model.trainable)
         trainer = loop.Trainer(
             zoo.dataset([one_work.make_views()]).repeat(),
-            State(model, strategy, one_work.batch_size),
-            optimizer,
-            lambda step: tf.constant(1e-4),
-            one_work.statistics,
-            seed=work.SEED,
-        )
+            State(model, strategy, one_work.batch_size), optimizer,
+            lambda step: tf.constant(1e-4), one_work.statistics, seed=work.SEED,
+        )  # fmt: skip
         losses = []
         for _ in range(4):
             with eagerly():
