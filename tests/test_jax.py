@@ -183,14 +183,20 @@ def cases():
             **CASES['simcse_joint'].settings, 'simcse.cut_features': 0.2,
             'simcse.cut_tokens': 0.2,
         }),
-        'relative': LESSONS['relative']._replace(settings={
-            'span.end': 'conditional', 'embed.pooling': 'last',
-            'score.loss': 'cosent',
-        }),
-        'modern': LESSONS['modern']._replace(settings={
-            'mlm.transform': True, 'label.mean': True,
-            'label.pooler': 'gelu_norm',
-        }),
+        'relative': Case(
+            'label:1,score:1,span:1,embed:1,patience:1', 'relative',
+            layers=2, settings={
+                'span.end': 'conditional', 'embed.pooling': 'last',
+                'score.loss': 'cosent',
+            },
+        ),
+        'modern': Case(
+            'mlm:1,dim:1,simcse:1,label:1,patience:1', 'modern',
+            masking='spans', layers=2, settings={
+                'mlm.transform': True, 'label.mean': True,
+                'label.pooler': 'gelu_norm',
+            },
+        ),
         **{name: x for name, x in CASES.items() if JAX in x.checks},
     }  # fmt: skip
 
