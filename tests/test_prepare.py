@@ -24,6 +24,8 @@ from tests import places, runs
 from tests.refused import refused
 from tests.runs import python
 
+FOLDER = None  # test_beam.py has its own
+
 
 def setUpModule():
     global FOLDER
