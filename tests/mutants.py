@@ -45,7 +45,8 @@ ALSO = {
         'data/test_mixture'
     ),
     'infoword_tf/commands.py': (
-        'test_complaints test_flags tasks/test_help test_progress'
+        'test_complaints test_flags tasks/test_help test_progress '
+        'test_notebooks'
     ),
     'infoword_tf/config.py': 'test_resolve test_model inference/test_loaded',
     'infoword_tf/convert.py': 'weights',

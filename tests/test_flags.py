@@ -8,6 +8,7 @@ noted; a spy is called, and noted too.
 
 import contextlib
 import importlib
+import inspect
 import io
 import itertools
 import json
@@ -762,7 +763,10 @@ class AllFlagsTest(parameterized.TestCase):
             if command.split('.')[0] == 'benchmarks' or command in ELSEWHERE:
                 continue
             every.add(command)
-            flags = set(flags_of(run_of(command).choices))
+            run = run_of(command)
+            flags = set(flags_of(run.choices))
+            takes = inspect.signature(run).parameters
+            self.assertLessEqual(flags, takes.keys(), command)
             if 'seeds' in flags:
                 kind = finetune.FinetuneChoices
                 flags -= set(flags_of(kind)) - {'init', 'workdir'}

@@ -435,6 +435,10 @@ class RetrievalCommandTest(Case):
         )
         # `Ships sink.` shares no word with any body.
         self.assertEqual(record['bm25']['mrr@10'], 0.66667)
+        # Vectors that are kept belong to documents: others are another task.
+        heldout.write_text(f'{heldout.read_text()}Trees grow. Slowly.\n')
+        other = corpus_task(f'text:{text}', str(heldout))
+        self.assertNotEqual(other.fingerprint, task.fingerprint)
 
     def test_words_that_nobody_has(self):
         task = retrieval.RetrievalTask(
