@@ -223,6 +223,16 @@ class CommandTest(places.Folder, parameterized.TestCase):
         )
         return drawn.call_args[0][2]
 
+    def test_settings_that_show(self):
+        """Those of views, and of a row those that choose other views."""
+        actual = show.ShowChoices.setting_flags()
+        shown = {'words.window', 'dim.one_mask', 'gpt.reads', 'simcse.critic'}
+        self.assertContainsSubset(shown, actual)
+        self.assertNoCommonElements(
+            {'mlm.transform', 'dim.critic', 'simcse.head', 'label.texts'},
+            actual,
+        )
+
     @parameterized.parameters(
         *(name for name in ('infoword', *TABLE) if name not in LABELLED)
     )

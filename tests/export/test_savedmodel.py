@@ -314,6 +314,26 @@ class BundleTest(Case):
             export['signatures']['embed']['embeddings'], ['float32', None, 64]
         )
 
+    def test_correlations_of_models(self):
+        """By name; two of three pairs in order, 100 x 0.5, and all."""
+        table = self.folder / 'sts.tsv'
+        table.write_text('score\tsentence1\tsentence2\n'
+                         '1\ta\tb\n2\ta\tc\n3\ta\td\n')  # fmt: skip
+        vectors = {
+            'float32': {'a': [1, 0], 'b': [1, 9], 'c': [2, 9], 'd': [3, 9]},
+            'bfloat16': {'a': [1, 0], 'b': [1, 0], 'c': [3, 0], 'd': [2, 0]},
+        }
+        models = {}
+        for name, of in vectors.items():
+            models[name] = mock.Mock()
+            models[name].config.similarity = 'dot'
+            models[name].encode = lambda texts, of=of, **_: np.float32(
+                [of[text] for text in texts]
+            )
+        self.assertEqual(bundle.correlations(str(table), models), {
+            'data': 'sts.tsv', 'pairs': 3, 'float32': 100.0, 'bfloat16': 50.0,
+        })  # fmt: skip
+
     def test_only_what_is_read_is_saved(self):
         # Biases and what norms multiply by are constants of the graphs.
         expected = [

@@ -257,3 +257,21 @@ class SummariseTest(absltest.TestCase):
             for prefix, value in (('de_', de), ('fr_', fr), ('', both)):
                 path = f'heldout/mlm/{prefix}{name}'
                 self.assertAlmostEqual(actual[path], value, msg=path)
+
+
+class ClockTest(absltest.TestCase):
+    def test_laps(self):
+        """A rate is that of steps since the last lap, or since a pause."""
+        with mock.patch.object(loop.time, 'monotonic') as now:
+            now.return_value = 100.0
+            clock = loop.Clock(10, 5.0)
+            for seconds, step, expected in (
+                (102.0, 14, (7.0, 2.0)), (105.0, 20, (10.0, 2.0)),
+                (109.0, 21, (14.0, 0.25)),
+            ):  # fmt: skip
+                now.return_value = seconds
+                self.assertEqual(clock.lap(step), expected)
+            now.return_value = 119.0
+            clock.skip()
+            now.return_value = 121.0
+            self.assertEqual(clock.lap(25), (26.0, 2.0))
