@@ -44,7 +44,7 @@ def lines(
         i: int = 0,
     ) -> Line:
         named = tuple(
-            before + _fill(name, prefix, layers, i) for name in names_of(theirs)
+            before + _fill(name, prefix, i) for name in names_of(theirs)
         )
         return Line(ours, named, form)
 
@@ -63,8 +63,8 @@ def place_of(row: str) -> str:
     return row if row in CRITICS else f'objectives/{row}'
 
 
-def _fill(name: str, prefix: str, layers: int, i: int = 0) -> str:
-    return name.format(p=prefix, i=i, i4=i + 4, last=layers + 4)
+def _fill(name: str, prefix: str, i: int = 0) -> str:
+    return name.format(p=prefix, i=i, i4=i + 4)
 
 
 class PublicWeights(NamedTuple):
@@ -115,7 +115,7 @@ def find(naming: Naming, tensors: Tensors) -> PublicWeights:
             for theirs in names_in(head)
             if '{p}' not in theirs and theirs not in others
         ]
-        if any(_fill(theirs, prefix, 0) in by_name for theirs in names):
+        if any(_fill(theirs, prefix) in by_name for theirs in names):
             heads.append(name)
     return PublicWeights(by_name, prefix, tuple(heads))
 
@@ -209,9 +209,7 @@ def _surplus(
         ValueError: an unknown name of the encoder; a tied weight that differs.
     """
     copies = {
-        _fill(copy, weights.prefix, layers): _fill(
-            source, weights.prefix, layers
-        )
+        _fill(copy, weights.prefix): _fill(source, weights.prefix)
         for copy, source in naming.copies.items()
     }
     dropped: dict[str, None] = {}
