@@ -238,11 +238,6 @@ def _records(path: pathlib.Path) -> Iterator[tuple[bytes, bool]]:
         yield b'', False
 
 
-def _same(*values: bool) -> tuple[bool, ...]:
-    """Stands in for `distribution.any_process` where one process runs."""
-    return values
-
-
 @dataclasses.dataclass
 class Fit:
     """Training to the last step, with logging steps of the chief.
@@ -272,11 +267,11 @@ class Fit:
     chief: bool
     goal: Goal | None
     checkpoints: checkpoint.Checkpoints
-    evaluator: 'Evaluator | None' = None
-    rewind: Callable[[int], int] | None = None
-    rewinds: int = 0
-    grace: float | None = None
-    any_process: Callable[..., tuple[bool, ...]] = _same
+    evaluator: 'Evaluator | None'
+    rewind: Callable[[int], int] | None
+    rewinds: int
+    grace: float | None
+    any_process: Callable[..., tuple[bool, ...]]
 
     def run(self) -> dict[str, Any]:
         """Trains from the step of the trainer on.
