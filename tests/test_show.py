@@ -224,7 +224,7 @@ class CommandTest(places.Folder, parameterized.TestCase):
         return drawn.call_args[0][2]
 
     def test_settings_that_show(self):
-        """Those of views, and of a row those that choose other views."""
+        """Shows settings of views, and those that choose other views."""
         actual = show.ShowChoices.setting_flags()
         shown = {'words.window', 'dim.one_mask', 'gpt.reads', 'simcse.critic'}
         self.assertContainsSubset(shown, actual)

@@ -237,7 +237,7 @@ class FoldedTest(absltest.TestCase):
                 self.assertEqual(lowest, sums.max(axis=1).min())
 
     def test_fewest_rows(self):
-        """Of several batches all fit."""
+        """Takes as few as the largest of several batches needs."""
         for sizes, rows in (
             ([[5, 5, 5, 5]], 2), ([[6, 5, 5, 5]], 3), ([[6, 6, 6, 6]], 4),
             ([[5, 5, 5, 5], [6, 4, 6, 5]], 3), ([[7, 2, 3]], 2),
