@@ -110,7 +110,7 @@ class BatchesTest(parameterized.TestCase):
         self.assertIs(options.autotune.enabled, False)
 
     def test_masks_are_of_the_seed(self):
-        """The same windows are masked otherwise by another seed."""
+        """Masks the same windows otherwise by another seed."""
         whole = make_batches().views(0)['masked']
         sources = open_sources(make_store(), plan_of(), 8, 1)
         other = Batches(sources, plan_of(), SPECIALS, 2)

@@ -132,7 +132,7 @@ class CorporaTest(Recorded):
             self.assertLen(keys, 1 + len(others))
 
     def sentences(self, corpus):
-        """Those of each document: to train on, held out, and of all."""
+        """Returns texts of each document: to train on, held out, and all."""
         return [
             [document.sentences for document in part()]
             for part in (corpus.train, corpus.heldout, corpus.every)

@@ -285,7 +285,7 @@ class SharedViewTest(absltest.TestCase):
 
 class ParseTest(parameterized.TestCase):
     def test_weights(self):
-        """Of rows, and of a sum by its name, in their order."""
+        """Reads weights of rows, and of a sum by its name, in their order."""
         for rows, expected in (
             ('mlm', {'mlm': 1.0}),
             ('bert_nce:0.5, mlm:2', {'bert_nce': 0.5, 'mlm': 2.0}),
