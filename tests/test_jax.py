@@ -202,11 +202,11 @@ def cases():
 
 
 def ways_of_cases(cases):
-    """Ways by case: plain operations once an encoder, bfloat16 once an
-    encoder and kind of state.
+    """Ways by case: all with dropout, bfloat16 once an encoder and kind of
+    state, plain operations with BERT's transform, which is fused.
 
-    And once with BERT's transform, which has fused pieces of its own: the
-    rest of what a row adds is the same operations in every way.
+    What a row adds is the same operations in every way, and plain ones of
+    each encoder are compared before.
     """
     from infoword_tf.objectives import TABLE
 
@@ -219,9 +219,8 @@ def ways_of_cases(cases):
         }
         if case.settings.get('mlm.transform'):
             kinds.add((case.encoder, 'transform'))
-        kinds |= {(case.encoder, 'plain')}
         new, seen = kinds - seen, seen | kinds
-        plain = {kind for _, kind in new} & {'plain', 'transform'}
+        plain = 'transform' in {kind for _, kind in new}
         ways[name] = [
             *(['plain'] if plain else []),
             TRAINED,
