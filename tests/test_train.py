@@ -222,7 +222,7 @@ class TrainTest(places.Folder, absltest.TestCase):
         self.assertNotIn('--size', advice)
 
     def test_the_best_weights_stay_and_the_run_ends(self):
-        """At a rate of 0.3 the loss of the sum rises from the start."""
+        """At a rate of 0.3 the loss of the sum soon rises, on any text."""
         workdir = self.folder
         run_here(
             workdir, '--steps=20', '--objectives=mlm:1,bert_nce:0.5',
@@ -231,22 +231,23 @@ class TrainTest(places.Folder, absltest.TestCase):
         )  # fmt: skip
         # An evaluation is one of those that choose the weights.
         self.assertEqual(Config.read(workdir).run['eval_every'], 1)
-        lines = records(workdir)
-        self.assertLen(lines, 3)
+        *_, best, _, last = lines = records(workdir)
         for line in lines:
             self.assertAlmostEqual(
                 line['heldout_loss'],
                 line['heldout/mlm/loss'] + line['heldout/bert_nce/loss'] / 2,
             )
-        self.assertLess(lines[0]['heldout_loss'], lines[1]['heldout_loss'])
+        losses = [line['heldout_loss'] for line in lines]
+        self.assertLess(len(losses), 20)
+        self.assertEqual(losses.index(min(losses)), len(losses) - 3)
         # The seconds are of the run, the rest of the weights.
         metrics = json.loads((workdir / 'metrics.json').read_text())
-        self.assertEqual(metrics, {**lines[0], 'seconds': lines[2]['seconds']})
-        self.assertGreater(metrics['seconds'], lines[0]['seconds'])
+        self.assertEqual(metrics, {**best, 'seconds': last['seconds']})
+        self.assertGreater(metrics['seconds'], best['seconds'])
         with warnings.catch_warnings(action='error'):
             infoword_tf.load(workdir)  # whose checkpoint is later
-        self.assertEqual(checkpoint.weights_step(workdir), 1)
-        self.assertEqual(checkpoint.last_step(workdir), 3)
+        self.assertEqual(checkpoint.weights_step(workdir), best['step'])
+        self.assertEqual(checkpoint.last_step(workdir), last['step'])
 
     def test_xla_over_the_whole_step_changes_no_more_than_rounding(self):
         few = ('--steps=2', '--log_every=1', '--objectives=bert_nce:1,mlm:1')
