@@ -21,6 +21,7 @@ from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.data.store import SEPARATOR
 from infoword_tf.data.text_pairs import TextPairSource
 from infoword_tf.objectives import SUMS
+from infoword_tf.objectives.objective import Auxiliary
 from infoword_tf.training import (
     begin,
     distribution,
@@ -220,6 +221,21 @@ class TrainTest(places.Folder, absltest.TestCase):
         started = dataclasses.replace(choices, init='runs/a')
         advice = run.too_few(60, choices.minutes, started)
         self.assertNotIn('--size', advice)
+
+    def test_an_auxiliary_encoder_reads_the_tokens_of_the_run(self):
+        """One that has no workdir begins with weights of the run itself."""
+        ours, theirs = self.folder / 'vocab.txt', self.folder / 'theirs'
+        ours.write_text('ours')
+        theirs.mkdir()
+        named = {'of': Auxiliary(str(theirs)), 'copy': Auxiliary(copied=True)}
+        for brought in None, 'theirs', 'ours':
+            if brought:
+                (theirs / ours.name).write_text(brought)
+            with (
+                contextlib.nullcontext() if brought == 'ours'
+                else refused('auxiliary_other_vocabulary', 'of begins', theirs)
+            ):  # fmt: skip
+                run.refuse_other_vocabularies(named, ours)
 
     def test_the_best_weights_stay_and_the_run_ends(self):
         """At a rate of 0.3 the loss of the sum soon rises, on any text."""

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
+from infoword_tf import commands
 from infoword_tf.config import TaskConfig
 from infoword_tf.critics import CRITICS, lexical
 from infoword_tf.critics.lexical import LexicalConfig
@@ -145,8 +146,11 @@ class LateTest(parameterized.TestCase):
         for answer in (model.late, model.lexical):
             once = answer.tokenize(TEXTS, 'query')
             self.assertEqual(once.cut, 1)
-            actual = answer.encode_tokenized(once, 'query')
-            expected = answer.encode(TEXTS, 'query')
+            with mock.patch.object(commands, 'bar', wraps=commands.bar) as bar:
+                actual = answer.encode_tokenized(once, 'query', 1)
+                expected = answer.encode(TEXTS, 'query', 1)
+            hidden = [call.kwargs['disable'] for call in bar.mock_calls]
+            self.assertEqual(hidden, [True, False])
             for x, y in zip(actual, expected, strict=True):
                 gap = x - y
                 self.assertLess(abs(gap).max(), 1e-5)
