@@ -46,7 +46,7 @@ ALSO = {
     ),
     'infoword_tf/commands.py': (
         'test_complaints test_flags tasks/test_help test_progress '
-        'test_notebooks'
+        'test_notebooks tasks/test_sts'
     ),
     'infoword_tf/config.py': 'test_resolve test_model inference/test_loaded',
     'infoword_tf/convert.py': 'weights',
@@ -82,6 +82,7 @@ ALSO = {
     'infoword_tf/model_choice.py': (
         'test_resolve critics/test_critics test_adapters'
     ),
+    'infoword_tf/lazy.py': 'test_adapters encoders/test_transformer',
     'infoword_tf/objectives': 'test_recorded critics/test_critics',
     'infoword_tf/pictures.py': 'test_show',
     'infoword_tf/resolve.py': 'test_plan test_memory data/test_batches',
@@ -94,6 +95,7 @@ ALSO = {
     'infoword_tf/training/distribution.py': 'test_workers',
     'infoword_tf/training/fit.py': 'test_resume',
     'infoword_tf/training/guide.py': 'test_keys test_sentence_runs',
+    'infoword_tf/training/loop.py': 'test_memory',
     'infoword_tf/training/record.py': 'test_keys test_resume',
     'infoword_tf/training/state.py': 'test_memory',
     'infoword_tf/views': 'test_recorded',

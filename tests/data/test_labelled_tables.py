@@ -175,6 +175,8 @@ class TablesTest(texts.Temporary):
         self.assertIsNone(actual.labels)
         self.assertEqual(actual.scores.dtype, np.float32)
         np.testing.assert_array_equal(actual.scores, [1.5, -20])
+        one = actual.scores[labelling.subset(2, 1)]
+        np.testing.assert_array_equal(actual.subset(1).scores, one)
 
     @parameterized.parameters(
         ('x\t1\ny\t0\n', ['x', 'y']),

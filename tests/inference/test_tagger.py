@@ -101,6 +101,13 @@ class TaggerTest(parameterized.TestCase):
             self.check_same(actual[1], other)
             if AVX512:
                 self.assertEqual(actual[1], other)
+        # Texts of another length are no other graph.
+        traced = loaded.tagger.decide.experimental_get_tracing_count()
+        loaded.tag(['x', LONG[:40], LONG[:60], LONG[9:90]])
+        loaded.tag([LONG[:200]])
+        self.assertEqual(
+            loaded.tagger.decide.experimental_get_tracing_count(), traced
+        )
         raw = LONG.encode()
         for span in actual[1]:
             self.assertEqual(raw[span.begin : span.end].decode(), span.text)
