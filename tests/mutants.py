@@ -8,6 +8,7 @@ import argparse
 import ast
 import concurrent.futures
 import contextlib
+import functools
 import importlib
 import itertools
 import multiprocessing
@@ -34,12 +35,12 @@ NOT_COPIED = (
 )  # fmt: skip
 # Seconds that tests may take: at least; times those without a fault.
 LEAST, TIMES = 60, 3
-# Tests of a file or folder besides its mirror and the folder of its room.
+# Files of tests that import a file, at most, as far as they count as its own.
+FEW = 9
+# Tests of a file or folder besides these and the folder of its room.
 ALSO = {
-    'infoword_tf/__main__.py': 'test_program',
     'infoword_tf/__init__.py': 'inference/test_loaded test_train',
     'infoword_tf/adapters.py': 'weights/test_peft',
-    'infoword_tf/checkpoint.py': 'test_contract test_resume',
     'infoword_tf/choices.py': (
         'test_resolve test_complaints test_recorded test_flags '
         'data/test_mixture'
@@ -57,10 +58,8 @@ ALSO = {
         'test_complaints'
     ),
     'infoword_tf/data/batches.py': 'tasks/test_classify',
-    'infoword_tf/data/opened.py': 'test_prepare test_complaints',
+    'infoword_tf/data/opened.py': 'test_complaints',
     'infoword_tf/data/sharded.py': 'test_prepare',
-    'infoword_tf/data/sharding.py': 'test_prepare',
-    'infoword_tf/data/table_documents.py': 'test_keys',
     'infoword_tf/encoders': 'test_recorded test_memory',
     'infoword_tf/errors.py': 'test_complaints',
     'infoword_tf/evaluation': (
@@ -73,9 +72,7 @@ ALSO = {
     'infoword_tf/inference': (
         'tasks/test_classify tasks/test_students export/test_savedmodel'
     ),
-    'infoword_tf/languages.py': (
-        'data/test_mixture data/test_parallel test_language_runs'
-    ),
+    'infoword_tf/languages.py': 'data/test_mixture test_language_runs',
     'infoword_tf/layers': 'encoders',
     'infoword_tf/assembly.py': 'test_model test_contract',
     'infoword_tf/model.py': 'training/test_loop test_contract',
@@ -84,20 +81,15 @@ ALSO = {
     ),
     'infoword_tf/lazy.py': 'test_adapters encoders/test_transformer',
     'infoword_tf/objectives': 'test_recorded critics/test_critics',
-    'infoword_tf/pictures.py': 'test_show',
     'infoword_tf/resolve.py': 'test_plan test_memory data/test_batches',
     'infoword_tf/settings.py': 'test_config test_complaints',
-    'infoword_tf/sizes.py': 'test_resolve',
     'infoword_tf/tensors.py': 'test_house',
     'infoword_tf/text': 'weights/test_added',
     'infoword_tf/training': 'test_train',
     'infoword_tf/training/begin.py': 'test_complaints',
-    'infoword_tf/training/distribution.py': 'test_workers',
     'infoword_tf/training/fit.py': 'test_resume',
-    'infoword_tf/training/guide.py': 'test_keys test_sentence_runs',
+    'infoword_tf/training/guide.py': 'test_sentence_runs',
     'infoword_tf/training/loop.py': 'test_memory',
-    'infoword_tf/training/record.py': 'test_keys test_resume',
-    'infoword_tf/training/state.py': 'test_memory',
     'infoword_tf/views': 'test_recorded',
     'infoword_tf/workdir.py': 'test_folders test_contract',
     'export': 'test_recorded',
@@ -258,8 +250,23 @@ def drawn(files: Sequence[str], count: int, seed: int) -> list[Fault]:
     return [generator.choice(faults) for faults in chosen]
 
 
+@functools.cache
+def importers() -> dict[str, set[pathlib.Path]]:
+    """Returns files of tests by name of a module that they import."""
+    files: dict[str, set[pathlib.Path]] = {}
+    for path in (ROOT / 'tests').rglob('test_*.py'):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for name in ('', *(f'.{x.name}' for x in node.names)):
+                    files.setdefault(node.module + name, set()).add(path)
+    return files
+
+
 def tests_of(file: str) -> tuple[str, ...]:
-    """Returns the files of tests of a file: its mirror, its room, others."""
+    """Returns the files of tests of a file: its mirror, its room, others.
+
+    Others are those of `ALSO`, and tests that import the file, if few do.
+    """
     path, tests = pathlib.PurePath(file), ROOT / 'tests'
     *folders, _ = path.parts
     if folders[0] == 'infoword_tf':
@@ -269,6 +276,8 @@ def tests_of(file: str) -> tuple[str, ...]:
         names += ALSO.get(str(place), '').split()
     files = {x for name in names for x in tests.glob(f'{name}.py')}
     files |= {x for name in names for x in (tests / name).rglob('test_*.py')}
+    near = importers().get('.'.join(path.with_suffix('').parts), set())
+    files |= near if len(near) <= FEW else set()
     if not files:
         raise SystemExit(f'error: no tests of {file}: name them in ALSO')
     order = sorted(files, key=lambda x: (

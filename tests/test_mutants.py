@@ -138,9 +138,17 @@ class DrawTest(absltest.TestCase):
         first, second, *_ = mutants.tests_of('infoword_tf/layers/crf.py')
         self.assertEqual(first, 'tests/layers/test_crf.py')
         self.assertEqual(second, 'tests/layers/test_attention.py')
-        self.assertEqual(
-            mutants.tests_of('infoword_tf/lazy.py'), ('tests/test_lazy.py',)
-        )
+        mirror, *others = mutants.tests_of('infoword_tf/lazy.py')
+        self.assertEqual(mirror, 'tests/test_lazy.py')
+        self.assertIn('tests/test_adapters.py', others)
+
+    def test_few_that_import_a_file_count_too(self):
+        for file, importing, near in (
+            ('infoword_tf/views/examples.py', 'tasks/test_tag_command', True),
+            ('infoword_tf/commands.py', 'inference/test_by_role', False),
+        ):
+            tests = mutants.tests_of(file)
+            self.assertEqual(f'tests/{importing}.py' in tests, near)
 
 
 class PlantedTest(absltest.TestCase):
