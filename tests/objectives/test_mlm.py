@@ -137,6 +137,17 @@ def literal(
 
 
 class NceTokensTest(EagerCase):
+    def test_words_are_scored_by_what_they_share_and_by_frequency(self):
+        """f is log p(b | a) / p(b), of which a filled blank wants p(b | a)."""
+        objective = make_objective('bert_nce')
+        states = np.random.default_rng(2).standard_normal((2, P, D))
+        counts = np.arange(1, V + 1)
+        table = objective.encoder.embedding_table.numpy()
+        np.testing.assert_allclose(
+            objective.token_scores(tf.constant(states, tf.float32), counts),
+            states @ table.T + np.log(counts / counts.sum()), atol=1e-5,
+        )  # fmt: skip
+
     # 4 x 3 and 20 x 3 targets: columns are targets; 24 x 3 > 60: words, but
     # with a limit the first are ids still. One sequence has no candidates.
     @parameterized.parameters(

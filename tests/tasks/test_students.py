@@ -106,7 +106,9 @@ class StudentsKeptTest(parameterized.TestCase):
         one, texts = teacher.Teacher(str(folder), task), texts_of(way)
         targets = {row: np.zeros(24, np.int32)}
         examples, _ = format_texts(one.loaded.template, texts, 24, targets)
+        alone = one.computed(examples, np.array([3]))  # makes the graph
         scores, states = one.outputs(examples, layers)
+        np.testing.assert_allclose(alone['scores'], scores[3:4], atol=1e-5)
         self.assertEqual(scores.dtype, np.float32)
         self.assertEqual(states.dtype, np.float16)
         self.assertEqual(states.shape, (24, len(texts), len(layers), 64))
