@@ -181,7 +181,7 @@ class MineCommandTest(absltest.TestCase):
             return encode(loaded, texts, role, **named)
 
         with mock.patch.object(CRITICS['cosine'], 'encode', counted):
-            _, (one, _, other) = self.mined(negatives=1)
+            _, (one, _, other) = self.mined(negatives=1, rescore=self.judge)
         expected = [('query', CLASS), ('query', LOOP)]
         expected += [('passage', text) for text in BELONG]
         self.assertEqual(encoded, collections.Counter(expected))
