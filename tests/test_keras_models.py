@@ -35,7 +35,7 @@ TEXTS = [
 # By name, arguments of `workdirs.write`.
 MODELS = {
     'mean': {},
-    'cls': {'pooling': 'cls'},
+    'cls': {'pooling': 'cls', 'arguments': {'segments': 1}},
     'first_last': {'pooling': 'first_last', 'layers': 2},
     'weighted': {'rows': ('ict', 'mlm'), 'pooling': 'weighted'},
     'words': {
@@ -122,16 +122,14 @@ class SameNumbersTest(EagerCase):
     def test_pairs(self):
         """Segments too, which say where the second text begins."""
         first, second = TEXTS[:2], TEXTS[2:]
-        for name in ('mean', 'relative'):
+        for name, last in ('mean', 1), ('cls', 1), ('relative', 2):
             loaded = infoword_tf.load(preset(name))
             ids, lengths, begins = loaded.format_texts(
                 tf.constant(first), tf.constant(second)
             )
             tokenizer = Tokenizer.from_preset(preset(name))
             fields = tokenizer((first, second))
-            self.assertEqual(
-                np.max(fields['segment_ids']), 1 if name == 'mean' else 2
-            )
+            self.assertEqual(np.max(fields['segment_ids']), last)
             fields['padding_mask'] = fields['padding_mask'] > 0  # KerasHub's
             actual = Backbone.from_preset(preset(name))(fields)
             expected = loaded.states(ids, lengths, second=begins)
