@@ -99,7 +99,6 @@ SECOND = {
     'tests/test_forks.py::*at_import*': 'processes',
     'tests/test_forks.py::*grown*': 'processes',
     'tests/test_jax.py::*every_case*': 'every row under JAX',
-    'tests/test_keras_models.py::*another_pooling*': 'a further model',
     'tests/test_keras_models.py::*its_python_runs': 'documents that run',
     'tests/test_keras_models.py::*two_devices*': 'a second device',
     'tests/test_language_runs.py::*all_of_infoxlm': 'a run of each sum',
@@ -135,7 +134,11 @@ SECOND = {
     'tests/training/test_evaluators.py::BestTest*': 'runs, which prints what',
     'tests/weights/test_added.py::*in_a_graph*': 'an export',
     'tests/weights/test_added.py::*litert': 'LiteRT of other tokenizers',
-    'tests/weights/test_onward.py::*': 'runs',
+    'tests/weights/test_onward.py::*epsilon*': 'other numbers',
+    'tests/weights/test_onward.py::*goes_on*': 'a run',
+    'tests/weights/test_onward.py::*no_run*': 'a run',
+    'tests/weights/test_onward.py::*no_padding': 'other graphs',
+    'tests/weights/test_onward.py::*our_own*': 'runs',
 }
 # Of each, `make test` runs one in so many, as of many that go the same way.
 ONE_IN = {
@@ -197,8 +200,12 @@ ONE_IN = {
     'tests/training/test_parts.py::*of_the_whole*': (16, 'rows'),
     'tests/training/test_parts.py::*of_the_whole*_ict_queue': (1, 'queues'),
     'tests/weights/test_added.py::*test_ids*': (3, 'tokenizers'),
+    'tests/weights/test_added.py::*test_ids1[25]*': (1, 'blanks'),
+    'tests/weights/test_added.py::*test_ids[6]*': (1, 'blanks'),
     'tests/weights/test_huggingface.py::*out_again*': (2, 'architectures'),
+    'tests/weights/test_huggingface.py::*out_again*name[13]': (1, 'heads'),
     'tests/weights/test_keras_hub.py::*ids_states*': (4, 'presets'),
+    'tests/weights/test_onward.py::Activation*': (8, 'forms of architectures'),
     'tests/weights/test_public_folders.py::*': (6, 'kinds of folders'),
 }
 

@@ -1,5 +1,6 @@
 """SentencePiece: its pieces, their bytes and words."""
 
+import pathlib
 from pydoc_data import topics
 from unittest import mock
 
@@ -32,6 +33,7 @@ class TokenizeTest(parameterized.TestCase):
     def test_scores_and_normalisation_tell_models_apart(self):
         other = SentencePiece(model(vocab_size=7)).identity
         self.assertNotEqual(small('sentencepiece').identity, other)
+
 
 class OffsetsTest(parameterized.TestCase):
     def test_real_text_is_covered(self):
@@ -92,6 +94,30 @@ class PartsTest(parameterized.TestCase):
             for row in actual.to_list()
         ]
         self.assertEqual(read, expected)
+
+
+class StepsBeforeTest(parameterized.TestCase):
+    @parameterized.parameters((None,), (
+        {'rewrites': [], 'white': False, 'scheme': 'first', 'split': True},
+    ))  # fmt: skip
+    def test_ids_are_of_what_they_make_and_places_of_the_text(self, blanks):
+        steps = [
+            {'type': 'Replace', 'pattern': {'String': a}, 'content': b}
+            for a, b in (('1', 'ed'), ('é', '1'), ('1', 'ed,'))
+        ]
+        path = pathlib.Path(self.create_tempdir().full_path, 'spm.model')
+        SentencePiece(model()).write(path)
+        first = SentencePiece(model(), before=steps, blanks=blanks)
+        again = SentencePiece.read(path, **first.options)
+        self.assertEqual(again.identity, first.identity)
+        ids, starts, ends = again.tokenize_with_offsets(['want1 é'])
+        names = [again.vocabulary[i] for i in ids.values]
+        self.assertEqual(names, ['▁', 'want', 'ed', '▁', 'ed', ','])
+        # Both tokens of a character have all of its bytes.
+        self.assertEqual(starts.to_list(), [[0, 0, 4, 6, 6, 6]])
+        self.assertEqual(ends.to_list(), [[0, 4, 5, 6, 8, 8]])
+        alone = again.tokenize(['want1 é'])
+        self.assertEqual(alone.to_list(), ids.to_list())
 
 
 class LearnTest(absltest.TestCase):

@@ -198,10 +198,11 @@ class AddedTest(places.Folder, parameterized.TestCase):
         self.assertTrue(np.all(starts.values <= ends.values))
         # Where nobody spells a token, nothing is different.
         plain = ['hello  world', ' a-b 1 ', '']
-        self.assertEqual(
-            tokenizer.tokenize(plain).to_list(),
-            tokenizer.inner.tokenize(plain).to_list(),
-        )
+        for one, other in zip(
+            tokenizer.tokenize_with_offsets(plain),
+            tokenizer.inner.tokenize_with_offsets(plain), strict=True,
+        ):  # fmt: skip
+            self.assertEqual(one.to_list(), other.to_list())
         # And out again.
         out = self.folder / 'out'
         out.mkdir()
@@ -233,6 +234,12 @@ class AddedTest(places.Folder, parameterized.TestCase):
         self.assertEqual(
             list(zip(starts[0].numpy(), ends[0].numpy(), strict=True)), offsets
         )
+        # The class of RoBERTa has it from the settings.
+        other = self.read(
+            public, tokenizer_class='RobertaTokenizer', trim_offsets=not trims
+        )
+        other = other.tokenizer.tokenize_with_offsets([text])
+        self.assertIn(2 if trims else 3, other[1][0])
         begins = [begin for begin, _ in offsets]
         self.assertIn(3 if trims else 2, begins)  # of ' the'
         self.assertNotIn(2 if trims else 3, begins)

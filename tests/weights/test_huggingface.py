@@ -521,6 +521,8 @@ class ParityTest(places.Folder, parameterized.TestCase):
             ('qwen3_classes', lambda x: vars(x.workdir).update(
                 layout=Layout((), ('[PAD]',)), after=[x.tokenizer.pad_id]),
              'texts end with the token that pads'),
+            ('bert_tags', lambda x: x.config.rows['tag'].settings.update(
+                crf=True), 'there it is one layer over the last states'),
         ):  # fmt: skip
             loaded = infoword_tf.load(self.whole(case) / 'workdir')
             change(loaded)

@@ -1,5 +1,6 @@
 """A converted workdir is one like any other: trained on, shown, searched."""
 
+import dataclasses
 import json
 from unittest import mock
 
@@ -12,6 +13,7 @@ from infoword_tf import convert, files
 from infoword_tf.config import Config, EncoderConfig, Layout
 from infoword_tf.critics import CRITICS, critic
 from infoword_tf.critics.cross import CrossCritic
+from infoword_tf.critics.late import LateCritic
 from infoword_tf.critics.lexical import LexicalConfig
 from infoword_tf.data.examples import format_texts
 from infoword_tf.encoders import ENCODERS
@@ -263,6 +265,29 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         self.assertEqual(again.config.critic, 'cross')
         actual = again.cross.text_scores(*texts)
         np.testing.assert_array_equal(actual, expected)
+
+    def test_vectors_of_tokens_go_out_and_come_back(self):
+        first = critics.loaded('both')
+        for late in critics.LATE, dataclasses.replace(
+            critics.LATE, expand=False, mean=True
+        ):  # fmt: skip
+            out = self.folder / f'{late.expand}'
+            out.mkdir()
+            config = first.config.replace(critics={'late': late.written()})
+            dropped = sentence_transformers.write(
+                out, first.with_config(config)
+            )
+            self.assertNotIn(LateCritic.described, dropped)
+            _, vectors = sentence_transformers.read(out)
+            again, model, _ = converted.make(huggingface.read(out), vectors)
+            for name in ('critics', 'prompts', 'query_length',
+                         'passage_length'):  # fmt: skip
+                expected = getattr(config, name)
+                self.assertEqual(getattr(again, name), expected, name)
+            for path, weight in first.model.exported.items():
+                if path.startswith(('encoder/', 'critics/late/')):
+                    actual = model.exported[path]
+                    np.testing.assert_array_equal(actual, weight, path)
 
     def test_what_a_reranker_cannot_take_along(self):
         loaded = critics.loaded('pairs_bare')

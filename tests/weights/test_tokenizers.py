@@ -446,6 +446,8 @@ class PairsTest(places.Folder, parameterized.TestCase):
         })  # fmt: skip
         with refused('end_without_embedding', 'bos_token', '<new>'):
             tokenizer_reader.read(self.folder, size)
+        path = self.folder / 'tokenizer_config.json'
+        folders.change(path, bos_token={'content': '<new>'})
         read = tokenizer_reader.read(self.folder, size + 1)
         new = read.tokenizer.vocabulary.index('<new>')
         self.assertEqual(read.post_processor.one, ((new, 0), ('A', 0)))
