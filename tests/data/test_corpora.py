@@ -46,6 +46,24 @@ class OpenCorpusTest(texts.Temporary):
         with refused('corpus_without_heldout', 'x.txt ', '--heldout='):
             corpora.open_corpus(f'lines:{path}')
 
+    def test_one_corpus_after_another(self):
+        def corpus(name, every=None):
+            train, held = ([f'{name} {x}'] for x in ('train', 'held'))
+            return corpora.Corpus(name, name * 2, train.copy, held.copy, every)
+
+        one, two = corpus('a'), corpus('b', ['b'].copy)
+        self.assertIs(corpora.chained([one]), one)
+        both = corpora.chained([one, two])
+        self.assertEqual(both[:2], ('a and b', 'aa-bb'))
+        self.assertIsNone(both.every)
+        self.assertEqual(list(corpora.chained([two, two]).every()), ['b'] * 2)
+        for chunk, name in zip(
+            corpora.chunks_of(both, 1), ('train', 'held'), strict=True
+        ):
+            self.assertStartsWith(chunk.kind, name)
+            for _ in range(2):
+                self.assertEqual(list(chunk.read()), [f'a {name}', f'b {name}'])
+
     def test_cache_dir(self):
         with mock.patch.dict(os.environ, HOME='/h', clear=True):
             path = pathlib.Path('/h/.cache/infoword_tf')

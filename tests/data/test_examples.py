@@ -12,6 +12,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from infoword_tf import commands
+from infoword_tf.config import Layout
 from infoword_tf.data.examples import (
     MULTIPLE,
     Examples,
@@ -20,7 +21,9 @@ from infoword_tf.data.examples import (
     format_texts,
     pack_examples,
 )
+from infoword_tf.data.text_pairs import TextPairs
 from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.template import Template
 from tests.export import workdirs
 from tests.near import same
 
@@ -53,6 +56,15 @@ SIZES = {
     'two_kinds': lambda random, n: random.choice([31, 33], n),
     'steps': lambda random, n: 1 + np.arange(n) % 64,
 }
+
+
+class TallyTest(absltest.TestCase):
+    def test_tokens_of_all_files_but_controls(self):
+        one = make([3, 2])._replace(ids=np.array([2, 7, 3, 7, 3], np.int32))
+        other = make([1])._replace(ids=np.array([5], np.int32))
+        same(one.tally(9, (2, 3)), [0, 0, 0, 0, 0, 0, 0, 2, 0])
+        pairs = TextPairs((one, other), ('x', 'y'))
+        same(pairs.tally(9, (2, 3)), [0, 0, 0, 0, 0, 1, 0, 2, 0])
 
 
 class ShareRowsTest(parameterized.TestCase):
@@ -229,6 +241,16 @@ class LayOutTest(parameterized.TestCase):
         template = (loaded or self.loaded).template
         targets = {'label': np.arange(5)}
         return format_texts(template, sides, length, targets, **more)
+
+    def test_the_last_token_that_is_no_padding(self):
+        layout = Layout((), ('[SEP]', '[SEP]'), padding='[SEP]')
+        template = Template(self.loaded.tokenizer, layout)
+        columns = [['a', '', 'no no'], ['', 'a', 'no']]
+        sides = [(column, None) for column in columns]
+        examples, _ = format_texts(template, sides, 9, {})
+        # Of nothing but padding the first token.
+        same(examples.places, np.maximum(np.diff(examples.begins) - 3, 0))
+        self.assertGreater(examples.places[4], examples.places[5])
 
     def test_long_work_says_how_far_it_is(self):
         printed = io.StringIO()

@@ -352,6 +352,12 @@ class TablesTest(texts.Temporary):
         one = [sets[i] for i in labelling.subset(3, 1)]
         self.assertEqual(rows.subset(1).label_sets, one)
         self.assertIsNone(labelling.joined(rows, rows).label_sets)
+        chosen = rows._replace(choices=[['a', 'b', 'c'], ['x', 'y', 'z']])
+        self.assertEqual(
+            labelling.joined(chosen, chosen).choices,
+            [['a', 'b', 'c'] * 2, ['x', 'y', 'z'] * 2],
+        )
+        self.assertIsNone(labelling.joined(rows, chosen).choices)
         with refused('unknown_label', f'{name}, line ', "'10'", ' x, y'):
             labelling.known_labels(rows, ['x', 'y'])
 
