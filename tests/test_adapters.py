@@ -179,7 +179,7 @@ class ModelTest(parameterized.TestCase):
 
     @parameterized.parameters(
         ({}, 8), ({'kv_heads': 1}, 4), ({'kv_heads': 1, 'head_width': 2}, 2),
-        ({'inner_width': 6}, 6),
+        ({'inner_width': 6}, 6), ({'heads': None}, 0),
     )  # fmt: skip
     def test_the_shortest_side(self, more, expected):
         arguments = {'width': 8, 'heads': 2, **more}

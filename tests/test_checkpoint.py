@@ -1,14 +1,44 @@
 """Files of weights, and what is read of them."""
 
+import contextlib
+import io
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest
 from safetensors import safe_open
 
 from infoword_tf import checkpoint, files
 from infoword_tf.config import WEIGHTS
 from tests.faults import OLDER
+from tests.refused import refused
+
+
+class CheckpointsTest(absltest.TestCase):
+    def test_what_stays_and_what_is_read(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        left = folder / checkpoint.FOLDER / '.step-7'
+        left.parent.mkdir()
+        left.touch()
+        others = checkpoint.Checkpoints(folder, 2, chief=False)
+        others.save(1, {'a': np.ones(2)})  # the chief does
+        self.assertEqual((left.exists(), others.paths()), (True, []))
+        chief = checkpoint.Checkpoints(folder, 2)
+        self.assertFalse(left.exists())
+        for step in 1, 2, 3:
+            chief.save(step, {'a': np.full(2, step), 'state/x/y/0': np.ones(1)})
+        self.assertLen(chief.paths(), 2)
+        a, state = tf.Variable([0, 0]), {'state/x/y/0': tf.Variable([0.0])}
+        for more, value in ({'state/x/y/1': None}, 0), ({}, 1):
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                self.assertEqual(others.restore({'a': a}, state | more), 3)
+            empty = 'x/y starts empty' in printed.getvalue()
+            self.assertEqual(empty, bool(more))
+            self.assertEqual(float(state['state/x/y/0'][0]), value)
+        self.assertEqual(a.numpy().tolist(), [3, 3])
+        with refused('other_weight_shape', 'a has shape (2,)', '(3,)'):
+            others.restore({'a': tf.Variable([0, 0, 0])})
 
 
 class WeightsStepTest(absltest.TestCase):

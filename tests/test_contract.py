@@ -158,6 +158,8 @@ class AuxiliaryTest(parameterized.TestCase):
         ({'frozen': False, 'momentum': 0.5}, 'momentum_encoder_learns'),
         ({'saved': False, 'momentum': 0.5}, 'auxiliary_encoder_unsaved'),
         ({'saved': False, 'frozen': False}, 'auxiliary_encoder_unsaved'),
+        ({'momentum': 0.5, 'workdir': 'x'}, 'copied_from_two_models'),
+        ({'copied': True, 'workdir': 'x'}, 'copied_from_two_models'),
     )
     def test_what_one_cannot_be(self, auxiliary, id):
         other = dataclasses.replace(

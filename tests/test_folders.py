@@ -113,6 +113,26 @@ class FoldersTest(absltest.TestCase):
         for folder in (MADE, FOLDER, FOLDER / 'missing'):
             self.assertEqual(subject.workdir_of(folder), folder)
 
+    def test_adapters_are_of_another_model_when_their_base_is(self):
+        base, folder = FOLDER / 'base', FOLDER / 'adapters'
+        self.enterContext(mock.patch.dict(
+            subject.os.environ, INFOWORD_CACHE=str(FOLDER / 'cached')
+        ))  # fmt: skip
+        shutil.copytree(SOURCE, base)
+        folder.mkdir()
+        (folder / subject.ADAPTER).write_text(
+            f'{{"base_model_name_or_path": "{base}"}}'
+        )
+        self.enterContext(contextlib.redirect_stderr(io.StringIO()))
+        workdirs = []
+        for activation in 'gelu', 'gelu', 'relu':
+            folders.change(base / 'config.json', hidden_act=activation)
+            workdirs.append(subject.workdir_of(
+                folder, lambda _, workdir: shutil.copytree(MADE, workdir)
+            ))  # fmt: skip
+        self.assertEqual(workdirs[0], workdirs[1])
+        self.assertNotEqual(workdirs[0], workdirs[2])
+
     def test_choices_that_name_models(self):
         source = str(SOURCE)
         named = {'init': source, 'objectives': source,
