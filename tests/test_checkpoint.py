@@ -40,6 +40,17 @@ class CheckpointsTest(absltest.TestCase):
         with refused('other_weight_shape', 'a has shape (2,)', '(3,)'):
             others.restore({'a': tf.Variable([0, 0, 0])})
 
+    def test_half_written_files_of_a_workdir(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / '.weights.123').touch()
+        (folder / '.hidden').touch()
+        with files.locked(folder):
+            names = {x.name for x in folder.iterdir()}
+            self.assertEqual(names, {'.lock', '.hidden'})
+        with self.assertRaisesRegex(RuntimeError, 'is a file'):
+            with files.locked(folder / '.hidden'):
+                pass
+
 
 class WeightsStepTest(absltest.TestCase):
     def test_a_damaged_file_has_none_where_it_is_checked(self):

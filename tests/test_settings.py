@@ -4,7 +4,7 @@ from absl.testing import parameterized
 
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.objectives import TABLE
-from infoword_tf.settings import Setting
+from infoword_tf.settings import Configurable, Setting
 from tests.refused import refused
 
 
@@ -24,6 +24,10 @@ class CheckTest(parameterized.TestCase):
     def test_complaints(self, default, bounds, value, id, bound):
         with refused(id, '--x.y', value, bound):
             Setting(default, 'One.', **bounds).check('x.y', value)
+
+    def test_unknown_names(self):
+        with self.assertRaisesRegex(TypeError, "no setting 'nosuch'"):
+            Configurable().set_values({'nosuch': 1})
 
     def test_the_type_is_the_defaults(self):
         actual = Setting(0.05, 'T.', at_least=1e-6).check('x', 1)

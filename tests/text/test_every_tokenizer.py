@@ -413,7 +413,20 @@ def changed(without=(), **model):
     return json.dumps(described | dict(without))
 
 
+def of_characters(unknown='<unk>', ends='</w>', **parts):
+    """A tokenizer.json of GPT's kind."""
+    return json.dumps({
+        'normalizer': {'type': 'BertNormalizer'},
+        'pre_tokenizer': {'type': 'BertPreTokenizer'},
+        'model': {'type': 'BPE', 'vocab': {'<unk>': 0, 'a</w>': 1},
+                  'merges': [], 'unk_token': unknown,
+                  'end_of_word_suffix': ends},
+        **parts,
+    })  # fmt: skip
+
+
 LINES = '\n'.join(SPECIALS)
+_BYTE_LEVEL = {'type': 'ByteLevel', 'add_prefix_space': False}
 # Files with wrong contents: the tokenizer, contents, id, values.
 REFUSED = (
     ('wordpiece', '\n'.join(SPECIALS[:4]), 'vocabulary_without_specials',
@@ -455,6 +468,22 @@ REFUSED = (
      'unknown_normalizer', 'Prepend', 'NFKC'),
     ('bytes', lambda: changed({'pre_tokenizer': {'type': 'Whitespace'}}),
      'bytes_pre_tokenizer', 'Whitespace'),
+    ('bytes', lambda: changed({'pre_tokenizer': {
+        'type': 'Sequence', 'pretokenizers': [
+            {'type': 'Digits', 'individual_digits': False}, _BYTE_LEVEL]}}),
+     'bytes_pre_tokenizer', 'Digits of several'),
+    ('bytes', lambda: changed({'pre_tokenizer': {
+        'type': 'Sequence', 'pretokenizers': [
+            {'type': 'Split', 'pattern': {'Regex': 'x+'},
+             'behavior': 'Isolated'}, {**_BYTE_LEVEL, 'use_regex': False}]}}),
+     'bytes_pre_tokenizer', "Split by 'x+' (Isolated)"),
+    ('bytes', lambda: changed({'added_tokens': [
+        {'id': 5, 'content': ' ' * 3}]}), 'wrong_blank_tokens', '[3] blanks'),
+    ('characters', of_characters(normalizer={'type': 'NFC'}),
+     'characters_normalizer', 'by NFC and', 'by BertPreTokenizer;'),
+    ('characters', of_characters(ends=''), 'characters_word_ends'),
+    ('characters', of_characters('[UNK]'), 'no_unknown_token'),
+    ('characters', of_characters(), 'no_end_token', 'eos_token'),
     ('marked', lambda: changed(), 'marked_otherwise', 'ByteLevel'),
     ('marked', lambda: changed({'pre_tokenizer': {'type': 'Metaspace'}}),
      'marked_without_bytes', '256 of 256'),

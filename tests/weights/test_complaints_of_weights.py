@@ -135,6 +135,21 @@ FAULTS = {
         lambda f: pickled(f, **{'any_data.pkl': OBJECTS}), 'pickled_weights',
         'numbers of object',
     ),
+    'pickled_number': (
+        lambda f: pickled(f, **{'any_data.pkl': b'\x80\x02}U\x01aK\x01s.'}),
+        'pickled_weights', 'it holds more than tensors',
+    ),
+    'pickled_order': (
+        lambda f: pickled(f, any_byteorder=b'big'), 'pickled_weights',
+        'its numbers are big-endian',
+    ),
+    'moved_shard': (
+        lambda f: folders.change(
+            shards(f).with_name('model.safetensors.index.json'),
+            weight_map={NAME: 'model-00001-of-00002.safetensors'},
+        ),
+        'shard_lacks_weight', f'00001-of-00002.safetensors lacks {NAME}',
+    ),
     'pickled_cut': (
         lambda f: pickled(f, **{'any_data/0': b'1234'}),
         'pickled_numbers_damaged', 'pytorch_model.bin',

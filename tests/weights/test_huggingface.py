@@ -470,6 +470,12 @@ class ParityTest(places.Folder, parameterized.TestCase):
         config = files.read_json(out / 'config.json')
         self.assertEqual(config['task_specific_params'], settings)
 
+    def test_the_first_token_of_a_word(self):
+        first = {'token-classification': {'aggregation_strategy': 'first'}}
+        _, workdir = self.converted('bert_tags', task_specific_params=first)
+        _, written = self.written(workdir)
+        self.assertEqual(written['task_specific_params'], first)
+
     @parameterized.parameters(
         ('bert_pretraining', 'qa_outputs', ''),
         ('xlnet', 'answer_class', ''),

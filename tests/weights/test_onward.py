@@ -10,7 +10,7 @@ from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
-from infoword_tf.config import Config, EncoderConfig, Layout
+from infoword_tf.config import Config, EncoderConfig, FlowConfig, Layout
 from infoword_tf.critics import CRITICS, critic
 from infoword_tf.critics.cross import CrossCritic
 from infoword_tf.critics.late import LateCritic
@@ -288,6 +288,19 @@ class OnwardTest(places.Folder, parameterized.TestCase):
                 if path.startswith(('encoder/', 'critics/late/')):
                     actual = model.exported[path]
                     np.testing.assert_array_equal(actual, weight, path)
+
+    @parameterized.parameters(
+        ({'dense': (FlowConfig(64, 1, 1, 8),)}, 'flow_not_public'),
+        ({'pooling': 'first_last'}, 'pooling_not_public', 'first_last'),
+        ({'pooling': 'cls', 'layout': 'end'}, 'last_state_not_public'),
+    )
+    def test_vectors_that_have_no_module(self, changes, id, *values):
+        loaded = critics.loaded('both')
+        config = loaded.config.replace(critics={'cosine': None}, **changes)
+        with refused(id, *values):
+            sentence_transformers.write(
+                self.folder, loaded.with_config(config)
+            )
 
     def test_what_a_reranker_cannot_take_along(self):
         loaded = critics.loaded('pairs_bare')

@@ -9,7 +9,13 @@ from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
-from infoword_tf.config import ROLES, Config, EncoderConfig, TaskConfig
+from infoword_tf.config import (
+    ROLES,
+    Config,
+    DenseConfig,
+    EncoderConfig,
+    TaskConfig,
+)
 from infoword_tf.evaluation import models
 from infoword_tf.weights import sentence_transformers
 from tests.eager import eagerly
@@ -165,6 +171,24 @@ class ModulesTest(parameterized.TestCase):
         _, vectors = sentence_transformers.read(self.source)
         self.assertEqual(vectors.pooling, outcome)
 
+    def test_heads_of_bge_m3(self):
+        self.sentence()
+        for name, n in ('colbert', 3), ('sparse', 1):
+            path = self.source / f'{name}_linear.pt'
+            weight = np.arange(n * 2, dtype=np.float32).reshape(n, 2)
+            bias = np.full(n, n, np.float32)
+            folders.write_pickled(path, {'weight': weight, 'bias': bias})
+        _, vectors = sentence_transformers.read(self.source)
+        late, lexical = vectors.critics['late'], vectors.critics['lexical']
+        self.assertEqual(late.dense, (DenseConfig(3, 'identity'),))
+        self.assertEqual((late.first, late.mean), (False, True))
+        self.assertEqual(lexical.activation, 'relu')
+        self.assertEqual(vectors.critic, 'cosine')
+        same(vectors.tensors['late/late_0/kernel'], [[0, 2, 4], [1, 3, 5]])
+        same(vectors.tensors['late/late_0/bias'], [3, 3, 3])
+        same(vectors.tensors['lexical/kernel'], [[0], [1]])
+        same(vectors.tensors['lexical/bias'], [1])
+
     def test_prompts_stand_before_texts(self):
         prompts = {'query': 'ask: ', 'document': ''}
         self.sentence(
@@ -216,6 +240,25 @@ class ModulesTest(parameterized.TestCase):
         loaded = self.converted(prompts={'passage': 'it says '})
         expected = loaded.encode(['it says a'], progress=False)
         same(loaded.encode(['a'], progress=False, prompt='passage'), expected)
+
+    def test_the_command(self):
+        for flags in {}, {'source': 'x', 'init': 'y'}:
+            with refused('source_or_init'):
+                convert.run(**flags)
+        workdir, output = (str(self.root / x) for x in ('workdir', 'output'))
+        flags = {'source': str(self.source), 'workdir': workdir}
+        for prompts in '{', '["query"]', '{"query": 1}':
+            with refused('bad_prompts', prompts):
+                convert.run(prompts=prompts, **flags)
+        convert.run(prompts='{"query": "ask "}', pooling='max', **flags)
+        convert.run(
+            init=workdir, output=output, format='sentence_transformers'
+        )
+        settings, vectors = sentence_transformers.read(self.root / 'output')
+        self.assertEqual(vectors.prompts, {'query': 'ask '})
+        self.assertEqual(vectors.pooling, 'max')
+        with refused('other_pooling', '--pooling=mean', 'says max'):
+            convert.convert(self.root / 'output', self.root / 'no', 'mean')
 
     @parameterized.parameters(
         (BERT, {}, 7),

@@ -333,7 +333,13 @@ class SentencePieceTest(places.Folder, parameterized.TestCase):
         ({'pre_tokenizer': {'type': 'ByteLevel'}}, 'splits by ByteLevel'),
         ({'pre_tokenizer': None}, 'does not mark words'),
         ({'model': {'type': 'WordPiece', 'vocab': {'[UNK]': 3}}}, 'Metaspace'),
-    )
+        # Of older files the type shows in what the model has.
+        ({'model': {'vocab': {'[UNK]': 3}}}, 'splits words by .*Metaspace'),
+        *(({'model': {'type': 'WordPiece', 'vocab': {}, key: value}}, why)
+          for key, value, why in (
+              ('max_input_chars_per_word', 9, 'words of up to 9 characters'),
+              ('continuing_subword_prefix', '@', "go on with '@'"))),
+    )  # fmt: skip
     def test_ids_alone_where_text_is_read_in_other_ways(self, changed, why):
         public = folders.unigram() | changed
         files.write_json(self.folder / 'tokenizer.json', public)
@@ -343,6 +349,56 @@ class SentencePieceTest(places.Folder, parameterized.TestCase):
 
 
 class KeysTest(places.Folder, parameterized.TestCase):
+    @parameterized.parameters(
+        ('model', {'type': 'WordLevel'}, 'unknown_tokenizer_model',
+         "'WordLevel'", 'BPE'),
+        ('post_processor', {'type': 'Odd'}, 'unknown_post_processor', "'Odd'"),
+        ('post_processor', {'type': 'Sequence', 'processors': [
+            {'type': 'BertProcessing', 'cls': ['<s>', 0], 'sep': ['</s>', 2]},
+        ] * 2}, 'several_post_processors', '2 times'),
+    )  # fmt: skip
+    def test_a_file_is_refused(self, key, value, id, *values):
+        public = folders.unigram() | {key: value}
+        files.write_json(self.folder / 'tokenizer.json', public)
+        with refused(id, *values):
+            tokenizer_reader.read(self.folder, folders.V)
+
+    def test_gaps_before_added_tokens(self):
+        """Ids are the file's, in a workdir and in a folder written of it."""
+        public, last = folders.unigram(), folders.V + 2
+        more = {**public['added_tokens'][0], 'id': last, 'content': '[DOC]'}
+        public['added_tokens'].append(more)
+        files.write_json(self.folder / 'tokenizer.json', public)
+        read = tokenizer_reader.read(self.folder, last + 1)
+        (expected,) = ids(read.tokenizer, ['a [DOC] b'])
+        self.assertEqual([expected[0], expected[-2]], [4, last])
+        out = self.folder / 'out'
+        out.mkdir()
+        tokenizer_writer.write(out, read.tokenizer, 'bert', 40, 'roberta')
+        written = tokenizers.Tokenizer.from_file(str(out / 'tokenizer.json'))
+        self.assertEqual(theirs(written, ['a [DOC] b']), [expected])
+
+    def test_what_goes_out_has_a_text(self):
+        with refused('tokenizer_not_public', 'numbers'):
+            tokenizer_writer.write(
+                self.folder, Numbers(folders.vocabulary(), [0, 1, 2, 3, 4]),
+                'bert', 9, 'bert',
+            )  # fmt: skip
+
+    def test_words_are_taken_apart(self):
+        (self.folder / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
+        files.write_json(
+            self.folder / 'tokenizer_config.json',
+            {'do_basic_tokenize': False, 'auto_map': {'x': 'y'}},
+        )
+        with refused('no_basic_tokenize', self.folder):
+            tokenizer_reader.read(self.folder, folders.V)
+        files.write_json(
+            self.folder / 'tokenizer_config.json', {'auto_map': {'x': 'y'}}
+        )
+        read = tokenizer_reader.read(self.folder, folders.V)
+        self.assertRegex(read.notes[0], 'code .*auto_map.* is not run')
+
     def test_every_key_of_tokenizer_config(self):
         """It is followed, named, without effect, or refused."""
         arrays = frozen.read(frozen.FOLDER / 'tokenizer_keys.npz')
