@@ -64,7 +64,6 @@ BIASES = {
 }
 EPSILON = 1e-6  # of norms of queries and keys, unless a block has another
 CHUNKS = 4  # with fewer, a mask over all scores is as fast
-_NOWHERE = -(1 << 30)  # the block of keys beyond a sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,22 +232,20 @@ def _within(length: int, reach: int) -> np.ndarray:
     return (abs(query - key) <= reach) & (key >= 0) & (key < length)
 
 
-def _chunks(x: Tensor, length: int, reach: int, filler: int = 0) -> Tensor:
+def _chunks(x: Tensor, length: int, reach: int) -> Tensor:
     """Splits [B, T, ...] into chunks [B, C, W, ...]."""
     chunks = -(-length // reach)
     ends = [(0, 0), (0, chunks * reach - length)]
     ends += [(0, 0)] * (len(x.shape) - 2)
-    x = ops.pad(x, ends, constant_values=filler)
+    x = ops.pad(x, ends)
     return ops.reshape(x, (-1, chunks, reach, *x.shape[2:]))
 
 
-def _with_neighbours(
-    x: Tensor, length: int, reach: int, filler: int = 0
-) -> Tensor:
+def _with_neighbours(x: Tensor, length: int, reach: int) -> Tensor:
     """Joins chunks with both neighbours: [B, T, ...] -> [B, C, 3 W, ...]."""
-    x = _chunks(x, length, reach, filler)
+    x = _chunks(x, length, reach)
     ends = [(0, 0), (1, 1)] + [(0, 0)] * (len(x.shape) - 2)
-    x = ops.pad(x, ends, constant_values=filler)
+    x = ops.pad(x, ends)
     return ops.concatenate([x[:, :-2], x[:, 1:-1], x[:, 2:]], axis=2)
 
 
@@ -298,8 +295,8 @@ def mix_near(
     scores = ops.reshape(scores, shape)  # [B, H, C, W, 3 W]
     allowed = ops.convert_to_tensor(_within(length, reach))
     if block_ids is not None:
-        of_queries = _chunks(block_ids, length, reach, _NOWHERE)[..., None]
-        of_keys = _with_neighbours(block_ids, length, reach, _NOWHERE)
+        of_queries = _chunks(block_ids, length, reach)[..., None]
+        of_keys = _with_neighbours(block_ids, length, reach)
         same = ops.equal(of_queries, of_keys[:, :, None])
         allowed = ops.logical_and(allowed, same)[:, None]
     never = ops.cast(-1e30, scores.dtype)

@@ -124,3 +124,19 @@ class RowTest(parameterized.TestCase):
             spread = np.asarray(word2vec._spread(tf.constant(band)))
             same(np.asarray(word2vec._band(tf.constant(spread))), band)
             self.assertEqual((spread != 0).sum(), (band != 0).sum())
+
+    def test_gradient_of_overlapping_blocks(self):
+        """That by hand sums what the plain operations' sums."""
+        random = np.random.default_rng(3)
+        x = tf.constant(random.standard_normal((2, 15, 3)), tf.float32)
+        for block, margin in ((5, 2), (5, 5), (3, 1)):
+            upstream = (2, 15 // block, block + 2 * margin, 3)
+            upstream = random.standard_normal(upstream)
+            gradients = []
+            for key in (None, KEY):
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    blocks = word2vec._around(x, block, margin, key)
+                    value = tf.reduce_sum(blocks * upstream)
+                gradients.append(tape.gradient(value, x))
+            np.testing.assert_allclose(*gradients, rtol=1e-5, atol=1e-5)
