@@ -503,9 +503,9 @@ class RefusedTest(command.Checks, absltest.TestCase):
             self.check(*line, *actual)
         self.assertFalse((FOLDER / 'w').exists())
 
-    def test_of_models(self):
+    def test_what_is_said(self):
         with contextlib.chdir(FOLDER):
-            for name, lines in LATE.items():
+            for name, lines in (*EARLY.items(), *LATE.items()):
                 for line in lines:
                     self.check(name, line, *answer(*typed(name, line[0])))
                     if name == 'classify':  # a run that has begun
