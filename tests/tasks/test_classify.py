@@ -6,6 +6,7 @@ import itertools
 import json
 import pathlib
 import shutil
+import types
 from unittest import mock
 
 import numpy as np
@@ -20,6 +21,7 @@ from infoword_tf.evaluation import measures
 from tasks import classify, distill, finetune
 from tests import places, quick
 from tests.eager import eagerly
+from tests.refused import refused
 from tests.runs import records, untimed
 from tests.tasks import finetuning
 from tests.tasks.command import Checks, succeeded
@@ -743,7 +745,91 @@ class ClassifyKilledTest(Checks, absltest.TestCase):
         self.assertEqual(training.call_args.args[0].steps, 10)
 
 
+class BegunTest(places.Folder, absltest.TestCase):
+    """Runs whose folders are there."""
+
+    def write(self, name, chosen, **run):
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        Config.read(finetuning.init()).replace(run=run).write(folder)
+        (folder / 'flags.txt').write_text(commands.flagfile(chosen))
+        return folder
+
+    def test_a_run_that_has_ended_is_not_made_again(self):
+        data = {'steps': 3, 'learning_rate': 0.5, 'init': 'x'}
+        choices = finetune.FinetuneChoices(**data)
+        chosen = {'batch_size': 8, 'seed': 1, 'epochs': 2.0}
+        folder = self.write('one', chosen, **data, examples='f00')
+
+        def finished(chosen=chosen, fingerprint='f00', **changes):
+            labelled = types.SimpleNamespace(fingerprint=fingerprint)
+            return finetune.finished_run(
+                folder, types.SimpleNamespace(labelled=labelled),
+                choices.decided(**changes), chosen,
+            )  # fmt: skip
+
+        self.assertIsNone(finished())
+        files.write_json(folder / 'metrics.json', {'mi': 0.25})
+        self.assertEqual(finished(), {'mi': 0.25})
+        free = {'seed': 7, 'seeds': 2, 'test': 'x.tsv', 'log_every': 1}
+        self.assertEqual(finished({'batch_size': 8, **free}), {'mi': 0.25})
+        for more, *values in (
+            ({'steps': 4}, '--steps was 3, is 4'),
+            ({'init': 'y'}, '--init was x, is y'),
+            ({'learning_rate': 0.1}, '--learning_rate was 0.5, is 0.1'),
+            ({'fingerprint': 'f01'}, 'other examples'),
+            ({'chosen': {'batch_size': 9}}, '--batch_size=9 is new',
+             '--batch_size=8 is gone'),
+        ):  # fmt: skip
+            with refused('sweep_other_flags', folder, *values):
+                finished(**more)
+
+    def test_a_rate_that_nobody_chose_stays(self):
+        """Of a run that has begun; and adapters have ten times as much."""
+        choices = finetune.FinetuneChoices(workdir=str(self.folder))
+        folder = self.write('seed=0', {'seed': 1}, learning_rate=0.25)
+        self.assertEqual(finetune.with_rate(choices, 768).learning_rate, 3e-5)
+        actual = finetune.with_rate(choices.decided(adapter='lora'), 768)
+        self.assertEqual(actual.learning_rate, 3e-4)
+        files.write_json(folder / 'metrics.json', {})
+        self.assertEqual(finetune.with_rate(choices, 768).learning_rate, 0.25)
+        self.write('seed=0', {'learning_rate': 0.25}, learning_rate=0.25)
+        self.assertEqual(finetune.with_rate(choices, 768).learning_rate, 3e-5)
+
+
 class PaceTest(absltest.TestCase):
+    def test_several_runs_that_cannot_be(self):
+        for changes, id, flag in (
+            ({'sweep': 'bert', 'steps': 3}, 'sweep_of_steps', '--sweep=bert'),
+            ({'strategy': 'multiworker', 'seeds': 2}, 'multiworker_sweep',
+             '--seeds'),
+            ({'strategy': 'multiworker', 'sweep': 'infoword'},
+             'multiworker_sweep', '--sweep'),
+        ):  # fmt: skip
+            choices = finetune.FinetuneChoices(workdir='w', **changes)
+            prepared = types.SimpleNamespace(choices=choices)
+            with refused(id, flag):
+                finetune.train_all(mock.Mock(), prepared, {})
+
+    def test_more_epochs_than_usual_are_said(self):
+        """Nobody chose them: 26 examples have one update of 16 an epoch."""
+        choices = finetune.FinetuneChoices(batch_size=16)
+        labelled = types.SimpleNamespace(train=types.SimpleNamespace(size=26))
+        said = '26 examples: 10 epochs, since 3 have only 3 updates; --epochs '
+        for changes, steps in (
+            ({}, 10), ({'epochs': 10.0}, 10), ({'steps': 9}, 9),
+        ):  # fmt: skip
+            prepared = finetune.PreparedTask(
+                labelled, choices.decided(**changes)
+            )
+            with (
+                mock.patch.object(finetune, 'check_and_run') as trained,
+                contextlib.redirect_stdout(io.StringIO()) as shown,
+            ):
+                finetune.train_once(prepared, {})
+            self.assertEqual(trained.call_args.args[0].steps, steps)
+            self.assertEqual(said in shown.getvalue(), not changes)
+
     def pace(self, examples, epochs, **more):
         choices = finetune.FinetuneChoices(batch_size=32, epochs=epochs, **more)
         return finetune.with_steps(choices, examples)
