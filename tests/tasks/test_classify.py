@@ -815,7 +815,7 @@ class PaceTest(absltest.TestCase):
         """Nobody chose them: 26 examples have one update of 16 an epoch."""
         choices = finetune.FinetuneChoices(batch_size=16)
         labelled = types.SimpleNamespace(train=types.SimpleNamespace(size=26))
-        said = '26 examples: 10 epochs, since 3 have only 3 updates; --epochs '
+        line = '26 examples: 10 epochs, since 3 have only 3 updates; --epochs '
         for changes, steps in (
             ({}, 10), ({'epochs': 10.0}, 10), ({'steps': 9}, 9),
         ):  # fmt: skip
@@ -828,7 +828,7 @@ class PaceTest(absltest.TestCase):
             ):
                 finetune.train_once(prepared, {})
             self.assertEqual(trained.call_args.args[0].steps, steps)
-            self.assertEqual(said in shown.getvalue(), not changes)
+            self.assertEqual(line in shown.getvalue(), not changes)
 
     def pace(self, examples, epochs, **more):
         choices = finetune.FinetuneChoices(batch_size=32, epochs=epochs, **more)

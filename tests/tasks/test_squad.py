@@ -7,11 +7,13 @@ import types
 from pydoc_data import topics
 from unittest import mock
 
+import numpy as np
 from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf.config import Config
 from infoword_tf.inference.answers import SURE
+from infoword_tf.inference.reader import Answer, Reply
 from tasks import squad, squad_answers, squad_data, squad_scores
 from tests import places
 from tests.eager import eagerly
@@ -21,6 +23,7 @@ from tests.tasks.command import Checks
 from tests.tasks.finetuning import last_line
 from tests.tasks.squad_files import asked, question, write
 
+UMLAUTS = '\u00dcn\u00ef cat'
 SENTENCE = re.compile(r'[A-Z][^.]{20,120}\.')
 
 
@@ -190,3 +193,62 @@ class SquadTest(Checks, parameterized.TestCase):
         choices = squad.SquadChoices()
         self.assertEqual((choices.seq_len, choices.epochs), (384, 2.0))
         self.assertEqual(choices.optimizer, 'adamw')
+
+
+class SquadPartsTest(places.Folder, parameterized.TestCase):
+    def test_no_answer_is_one_of_the_best(self):
+        """With the score and the share that are left; words are whole."""
+        path = write(
+            self.folder / 'umlauts.json',
+            (UMLAUTS, asked(UMLAUTS, '\u00dcn\u00ef', name='a'),
+             question('b', 'who', is_impossible=True),
+             question('c', 'why', is_impossible=True)),
+        )  # fmt: skip
+        workdir = self.folder
+        Config.read(finetuning.init()).write(workdir)
+        replies = [  # the first begins and ends inside of letters
+            Reply('', 1, 4, [Answer('', 0.6, 2.0, 1, 4),
+                             Answer('', 0.25, 1.5, 6, 9)], 0.25),
+            Reply('', 6, 9, [Answer('', 0.5, 1.0, 6, 9)], 3.0),
+            Reply('', -1, -1, [], 9.0),
+        ]  # fmt: skip
+        model = mock.Mock()
+        model.answer.side_effect = lambda asked, contexts: replies
+        task = squad.Squad.read(squad.SquadChoices(
+            train=str(path), dev=str(path), version2=True
+        ))  # fmt: skip
+        with mock.patch.object(infoword_tf, 'load', lambda _: model):
+            values = task.write(workdir, workdir)
+        asked_of, contexts = model.answer.call_args.args
+        self.assertEqual(asked_of, [b'who saw the cat', b'who', b'why'])
+        self.assertEqual([*map(bytes.decode, contexts)], 3 * [UMLAUTS])
+        self.assertEqual((values['f1'], values['null_threshold']), (100, 0.25))
+        self.assertEqual(Config.read(workdir).null_threshold, 0.25)
+        self.assertEqual(task.judged(model, None)['NoAns_f1'], 100)
+        actual, odds, best = (
+            read(workdir, f'{name}.json')
+            for name in ('predictions', 'null_odds', 'nbest')
+        )
+        self.assertEqual(actual, {'a': '\u00dcn\u00ef', 'b': '', 'c': ''})
+        self.assertEqual(odds, {'a': 0.25, 'b': 3.0, 'c': 9.0})
+        texts, shares, scores = zip(*(
+            [entry[x] for x in ('text', 'probability', 'score')]
+            for entry in best['a']
+        ), strict=True)  # fmt: skip
+        self.assertEqual(texts, ('', '\u00dcn\u00ef', 'cat'))
+        self.assertEqual(scores, (2.25, 2.0, 1.5))
+        self.assertSequenceAlmostEqual(shares, (0.15, 0.6, 0.25))
+        self.assertEqual([x['text'] for x in best['b']], ['', 'cat'])
+        self.assertEqual(best['c'], [])
+
+    def test_what_a_teacher_says(self):
+        """Both ends, and how long it reads."""
+        first, last = np.float32([[[1, 2, 3]], [[4, 5, 6]]])
+        head = mock.Mock(both_ends=lambda batch: (None, (first, last)))
+        actual = squad.Squad().scores(head, None)
+        self.assertEqual(actual.dtype, 'float16')
+        np.testing.assert_array_equal(actual, [[[1, 4], [2, 5], [3, 6]]])
+        config = Config.read(finetuning.init()).replace(max_length=77)
+        self.assertEqual(
+            squad.Squad().defaults(config), {'seq_len': 77, 'epochs': 3.0}
+        )
