@@ -616,6 +616,33 @@ class ColumnsTest(Checks, absltest.TestCase):
         self.assertIsNone(task.unknown.labels)
 
 
+    def test_labels_of_columns(self):
+        """Also one that no text has, in the order of the flag."""
+        path = write(FOLDER / 'columns.tsv', ('text', 'a', 'b', 'c', 'by'), [
+            ('x', 1, 0, 0, 'en'), ('y', 1, 1, 0, 'en'), ('z', 0, 0, 0, 'de'),
+        ])  # fmt: skip
+        choices = classify.ClassifyChoices(label_columns=('c', 'b', 'a'))
+        rows = classify.read(str(path), choices)
+        self.assertEqual(
+            classify.kinds_of(rows, choices),
+            (('c', 'b', 'a'), ('f1_micro', 'f1_macro')),
+        )
+        task = classify.Classify(labels=('c', 'b', 'a'), multilabel=True)
+        np.testing.assert_array_equal(
+            task.targets(rows), [[0, 0, 1], [0, 1, 1], [0, 0, 0]]
+        )
+
+    def test_rows_that_are_left_out_are_said(self):
+        path = write(FOLDER / 'drop.tsv', ('text', 'label'), [
+            ('x', 'a'), ('y', '-'), ('z', 'b'),
+        ])  # fmt: skip
+        choices = classify.ClassifyChoices(drop_label='-')
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            rows = classify.read(str(path), choices)
+        self.assertEqual((rows.first, rows.labels), (['x', 'z'], ['a', 'b']))
+        self.assertRegex(shown.getvalue(), r'drop.tsv.*\b1\b.*-')
+
+
 class ClassifyPartsTest(places.Folder, Checks, parameterized.TestCase):
     """XNLI's forms: one file of all languages, or a file for each."""
 

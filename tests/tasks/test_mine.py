@@ -66,6 +66,8 @@ class JudgeTest(parameterized.TestCase):
     @parameterized.parameters(
         ({'mlm': {}}, True, '(its rows: mlm)'),
         ({'label': {'classes': 3}}, True, 'gives 3 classes'),
+        ({'label': {'classes': 2, 'multilabel': True}}, True,
+         'gives several labels'),
         ({'score': {}}, False, 'was taught by single texts'),
         ({'label': {'classes': 2}}, True, None),
         ({'score': {}}, True, None),
@@ -77,6 +79,23 @@ class JudgeTest(parameterized.TestCase):
             return mine.check_judge(str(folder))
         with refused('rescore_cannot_judge', f'--rescore={folder}', wrong):
             mine.check_judge(str(folder))
+
+    def test_a_number_is_the_score(self):
+        model = mock.Mock(
+            rows_that=lambda answer: ['score'] if answer == 'numbers' else [],
+            rate=lambda first, second: [first, second],
+        )
+        self.assertEqual(mine.rated(model, ['a'], ['b']), [['a'], ['b']])
+
+    def test_no_document_is_of_use(self):
+        folder = places.make()
+        (folder / 'qrels').mkdir()
+        (folder / 'qrels' / 'train.tsv').write_text('q\td\t0\n')
+        for name, id in ('corpus', 'd'), ('queries', 'q'):
+            line = json.dumps({'_id': id, 'text': name})
+            (folder / f'{name}.jsonl').write_text(line)
+        with refused('no_positive_judgement', folder.name):
+            mine.read_folder(mine.MineChoices(), folder)
 
 
 # How well texts belong to a, as people might say. Of the two b of `CLASS` one

@@ -62,6 +62,9 @@ class ScoresTest(parameterized.TestCase):
         raw = squad_scores.raw_scores(golds, answers).f1
         actual = squad_scores.best_threshold(golds, answers, raw, odds)
         self.assertEqual(actual, (50.0, None))
+        odds = {'other': -9.0, **odds}  # of a question that is not scored
+        again = squad_scores.best_threshold(golds, answers, raw, odds)
+        self.assertEqual(again, actual)
 
     def test_no_predictions(self):
         with refused('squad_no_prediction'):

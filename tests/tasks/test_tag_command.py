@@ -19,6 +19,7 @@ from infoword_tf.views.examples import EXAMPLES, by_token
 from tasks import finetune, tag, tag_data, tag_scores, tag_windows
 from tests import places, quick, zoo
 from tests.export import workdirs
+from tests.refused import refused
 from tests.tasks import finetuning, squad_files
 
 COLUMNS = tag_data.TagColumns()
@@ -151,6 +152,14 @@ class FilesTest(parameterized.TestCase):
         few = tag_data.read(write('s.conll', text), COLUMNS).subset(2)
         self.assertEqual(few.words, [[str(line)] for line in few.lines])
         self.assertEqual(few.tags, [[f'T{line}'] for line in few.lines])
+        self.assertEqual(few.spelled('bioes').tags, few.tags)
+
+    def test_numbers_that_may_be_names(self):
+        tagged = tag_data.read(write('d.conll', 'a 0\nb 3\n'), COLUMNS)
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            tag.say_labels(tagged)
+        self.assertIn("2 words, by frequency '0' 1, '3' 1", shown.getvalue())
+        self.assertIn('--names=', shown.getvalue())
 
 
 class ScoresTest(parameterized.TestCase):
@@ -251,6 +260,19 @@ class WindowsTest(absltest.TestCase):
         _, features = windows(tagged)
         self.assertEqual(features.words.tolist()[0], -1)
         self.assertIn('leaves nothing of 1 words', features.notes[1])
+        nothing = tag_data.read(write('n.conll', '\u200b O\n'), COLUMNS)
+        with refused('no_token_of_words', 'n.conll'):
+            windows(nothing)
+
+    def test_labels_that_training_lacks(self):
+        tagged = tag_data.read(write('l.conll', 'the A\ncat B\n'), COLUMNS)
+        model = workdirs.load(finetuning.init())
+        actual = tag_windows.features(
+            tagged, ('B', 'C'), model.template, 24, 4, 'first'
+        )
+        targets = actual.examples.of_tokens['tag'][actual.words]
+        self.assertEqual(targets.tolist(), [-1, 0])
+        self.assertRegex(actual.notes[-1], 'l.conll .* as mistakes: A$')
 
     def test_segments_and_the_place_of_the_whole_text(self):
         text = tag_data.read(write('x.conll', 'the O\ncat O\n'), COLUMNS)

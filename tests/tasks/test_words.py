@@ -91,6 +91,10 @@ class WordsCommandTest(command.Checks, places.Folder, parameterized.TestCase):
         self.assertEqual(actual['accuracy'], round(2 / 3, 4))
         self.assertEqual(actual['used'], 3)
         self.assertEqual(actual['left_out'], 1)
+        self.assertEqual(words.lines_of('three', actual), [
+            'three: right 0.6667 of 3; 1 left out, whose 1 words have no '
+            'vector', '  royal: 1.0000', '  fruit: 0.0000',
+        ])  # fmt: skip
 
     def test_question_words_are_no_answers(self):
         """b - a + c is nearest to c itself where a and b are alike."""
