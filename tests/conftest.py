@@ -90,7 +90,6 @@ SECOND = {
     'tests/tasks/test_squad.py::*without_an_answer': 'a run',
     'tests/tasks/test_students.py::StudentTest*answers': 'a run',
     'tests/tasks/test_students.py::StudentsKept*stopped*': 'kills',
-    'tests/tasks/test_whiten.py::WhitenCommandTest*': 'a run',
     'tests/test_complaints.py::*command_says_it*': 'a process',
     'tests/test_faults.py::*': 'faults, which others have one by one',
     'tests/test_flags.py::*what_is_left_*': 'commands that run for real',

@@ -12,10 +12,13 @@ import infoword_tf
 from export import bundle
 from infoword_tf import convert
 from infoword_tf.config import Config, FlowConfig
+from infoword_tf.data.documents import Document
 from infoword_tf.layers.flow import Flow
 from infoword_tf.training import optim
 from tasks import flow as command_of
+from tasks import whiten
 from tests import places, runs
+from tests.eager import eagerly
 from tests.export import critics, workdirs
 from tests.processor import FIT
 from tests.refused import refused
@@ -162,6 +165,46 @@ class MomentsTest(absltest.TestCase):
         mean, deviation = command_of.moments(x)
         np.testing.assert_allclose(mean, [2, 1 + 1e-7, 5])
         np.testing.assert_allclose(deviation, [2, 2e-6, 2e-6])
+
+
+class FlowLayerTest(absltest.TestCase):
+    def test_what_a_workdir_is_given(self):
+        """Bits are -log2 of the density of z times |dz / dx|, for old x."""
+        drawn = np.random.default_rng(0).standard_normal((70, 4)) * 3 + 1
+        vectors = {str(i): x for i, x in enumerate(np.float32(drawn))}
+        train, heldout = [*vectors][:64], [*vectors][64:]
+        model = mock.Mock(
+            vector_width=lambda: 4,
+            encode=lambda texts, **_: np.stack([vectors[x] for x in texts]),
+        )
+        corpus = mock.Mock(heldout=lambda: [Document(tuple(heldout), 'x')])
+        with (
+            mock.patch.object(
+                whiten, 'extend', lambda *args: args[2](model, train, corpus)
+            ),
+            eagerly(),
+        ):
+            fitted = command_of.run(levels=1, depth=1, hidden=3, epochs=1)
+        self.assertEqual(fitted.layer, FlowConfig(4, 1, 1, 3, 'reversal'))
+        self.assertLess(fitted.measured['bits'], 4)  # of a deviation of 3: 3.6
+        self.assertStartsWith(fitted.summary, 'made normal on 64 sentences: ')
+        flow = Flow(4, 1, 1, 3, 'reversal')
+        flow.build()
+        for weight in flow.weights:
+            name = weight.path.removeprefix(f'{flow.name}/')
+            weight.assign(fitted.weights[name])
+        self.assertLen(fitted.weights, len(flow.weights))
+        for name, texts in ('bits', train), ('heldout_bits', heldout):
+            x = tf.constant(model.encode(texts))
+            with tf.GradientTape(persistent=True) as tape:
+                tape.watch(x)
+                z = flow(x)
+                sums = [tf.reduce_sum(z[:, i]) for i in range(4)]
+            slopes = [tape.gradient(one, x)[0] for one in sums]
+            _, change = np.linalg.slogdet(np.float64(slopes))
+            nats = np.square(z).sum(1).mean() / 2 - change
+            bits = (nats / 4 + math.log(2 * math.pi) / 2) / math.log(2)
+            self.assertAlmostEqual(fitted.measured[name], bits, places=3)
 
 
 class FlowCommandTest(command.Checks, absltest.TestCase):

@@ -159,6 +159,17 @@ class TranslatedStudentsStartTest(absltest.TestCase):
         self.assertEqual(spelled['Ġthe'], 'the')
         self.assertEqual(spelled['ing'], '##ing')
         self.assertEqual(spelled['[SEP]'], '[SEP]')
+        # Of characters the end of a word is marked, not what goes on with it.
+        new, old = (
+            mock.MagicMock(
+                kind=kind, vocabulary=['[PAD]', *tokens], lower_case=True,
+                special_ids=[0], control_ids=[0], __len__=lambda _: 3,
+            )
+            for kind, *tokens in (
+                ('characters', 'the</w>', 'the'), ('wordpiece', 'the', '##the')
+            )
+        )  # fmt: skip
+        self.assertEqual(student.known_tokens(new, old), {0: 0, 1: 1, 2: 2})
 
     def test_layers_with_another_vocabulary(self):
         loaded = infoword_tf.load(TEACHER)
