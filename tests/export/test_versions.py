@@ -1,5 +1,6 @@
 """Several versions of one model: they answer alike, and a student's card."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -8,7 +9,14 @@ import string
 from absl.testing import absltest
 
 from export import bundle, card
-from infoword_tf.config import Config, TeacherConfig, read_exported
+from infoword_tf import files
+from infoword_tf.config import (
+    Config,
+    RowConfig,
+    TaskConfig,
+    TeacherConfig,
+    read_exported,
+)
 from tests import places
 from tests.export import finetuned, workdirs
 from tests.refused import refused
@@ -57,22 +65,72 @@ class VersionsTest(absltest.TestCase):
         )
 
     def test_other_labels_are_refused_and_other_widths_are_not(self):
-        version = finetuned.exported('classes')
-        folder = version.parent
-        config, described = read_exported(version)
+        config, described = read_exported(workdirs.exported())
+        config = config.replace(labels=('a', 'b'))
+        folder = places.make(self.addCleanup)
+        for name, of in (
+            ('1', config), ('.2.here.77', config.replace(dims=7)),  # partial
+        ):  # fmt: skip
+            path = folder / name / bundle.EXPORTED
+            path.parent.mkdir(parents=True)
+            files.write_json(path, {**of.to_json(), 'export': described})
+        several = {'label': RowConfig(1.0, {'multilabel': True})}
         output = described['signatures']['embed']['embeddings']
         output[-1] += 1
         bundle.check_same(folder, config, described)
-        for labels, kind, what in (
-            (('a', 'b', 'c'), 'float32', 'labels'),
-            (config.labels[::-1], 'float32', 'labels'),
-            (config.labels, 'float16', 'embed'),
+        for changes, kind, what in (
+            ({'labels': ('a', 'c')}, 'float32', 'labels'),
+            ({'labels': ('b', 'a')}, 'float32', 'labels'),
+            ({'dims': 8}, 'float32', 'dims'),
+            ({'rows': several}, 'float32', 'number of labels'),
+            ({}, 'float16', 'embed'),
         ):
             output[0] = kind
             with refused('other_answers', f'1 has another {what} than'):
-                bundle.check_same(
-                    folder, config.replace(labels=tuple(labels)), described
-                )
+                bundle.check_same(folder, config.replace(**changes), described)
+        output[0] = 'float32'
+        with refused('other_answers', 'another serving_default than'):
+            bundle.check_same(folder, config, {**described, 'default': 'tag'})
+
+    def test_a_version_that_another_export_wrote_stays(self):
+        folder = places.make(self.addCleanup)
+        partial = folder / '.1.here.77'
+        for path in partial, folder / '1':
+            path.mkdir()
+            (path / 'x').write_text(path.name)
+        with self.assertRaisesRegex(FileExistsError, 'write --version=2'):
+            bundle._appear(partial, folder, 1)
+        self.assertEqual((folder / '1' / 'x').read_text(), '1')
+        bundle._appear(partial, folder, 2)
+        self.assertEqual((folder / '2' / 'x').read_text(), partial.name)
+
+    def test_fewer_numbers_of_vectors(self):
+        model = workdirs.loaded()
+        self.assertEqual(bundle.with_dims(model, 64).config.dims, 64)
+        self.assertIsNone(bundle.with_dims(model, None).config.dims)
+        with refused('dims_over_width', '65', '64'):
+            bundle.with_dims(model, 65)
+
+    def test_what_a_card_says_of_a_task(self):
+        config, described = read_exported(workdirs.exported())
+        for row, settings, labels, asked in (
+            ('span', {}, '', 'which part of a context answers a question.'),
+            ('tag', {}, 'ab', 'which words of a text are labelled, of `a`, '),
+            ('label', {'texts': 'choices'}, 'ab', 'which of several second'),
+            ('label', {'multilabel': True}, 'ab', 'which of these labels'),
+            ('label', {}, 'ab', 'which label a text and another has, of `a`, '),
+            ('score', {}, '', 'a number for a text and another.'),
+        ):  # fmt: skip
+            task = TaskConfig('t', row, True, ('f1',), dict.fromkeys(
+                ('train', 'heldout'), 'x.tsv'), {})  # fmt: skip
+            config = config.replace(
+                rows={row: RowConfig(1.0, settings)}, task=task,
+                labels=tuple(labels),
+            )  # fmt: skip
+            metrics = {f'heldout/{row}/f1': 0.75}
+            text = card.render(config, described, None, '', metrics)
+            self.assertIn('| f1 | 0.7500 |', text)
+            self.assertIn(f'`t`: {asked}', text)
 
     def test_a_card_names_no_folders_of_a_machine(self):
         here = pathlib.Path.cwd()
@@ -89,6 +147,8 @@ class VersionsTest(absltest.TestCase):
             ('tfds:glue/cola', 'tfds:glue/cola'),
         ):
             self.assertEqual(card.portable(value), expected)
+
+    def test_nor_does_all_of_it(self):
         config = Config.read(finetuned.workdir('classes'))
         places = {'corpus': 'text:/srv/a.txt', 'heldout': '/srv/b.txt'}
         _, described = read_exported(finetuned.exported('classes'))
@@ -140,3 +200,14 @@ class VersionsTest(absltest.TestCase):
         self.assertIn('| MB in float32 | 8.0 | 2.0 | |', card_text)
         self.assertIn('| layers | 6 | 1 | |', card_text)
         self.assertNotIn('held out |', card_text)
+        teacher = dataclasses.replace(config.teacher, metric='f1', score=0.5)
+        task = TaskConfig('t', 'label', False, ('f1',), dict.fromkeys(
+            ('train', 'heldout'), 'x.tsv'), {})  # fmt: skip
+        config = config.replace(
+            task=task, rows={'label': RowConfig(1.0, {})}, teacher=teacher
+        )
+        card_text = card.render(
+            config, {**described, 'weights': 500_000}, None, '',
+            {'heldout/label/f1': 0.75},
+        )  # fmt: skip
+        self.assertIn('| f1, held out | 0.5000 | 0.7500 | +0.2500 |', card_text)
