@@ -87,6 +87,7 @@ FILES = {
     'text.txt': 'Names refer to objects. More text here.\n\n' * 9,
     'heldout.txt': 'Lists can be changed. Loops end.\n',
     'same.txt': 'Names refer to objects.\n',
+    'single.txt': 'One sentence.\n',
     'blank.txt': '\n\n',
     'one.txt': 'One document alone, no other.\n' * 9,
     'deu-eng.tsv': 'the dog sleeps\tder Hund schläft\n'
@@ -351,7 +352,10 @@ EARLY = {
         ('--init=nowhere --output=w', None, NO_RUN),
     ],
     'tasks.lm': [('--init=nowhere', None, NO_RUN)],
-    'export.savedmodel': [('--init=nowhere', None, NO_RUN)],
+    'export.savedmodel': [
+        ('--init=nowhere', None, NO_RUN),
+        ('--init={init} --sts=no.tsv', None, 'no.tsv'),
+    ],
     'export.litert': [('--init=nowhere', None, NO_RUN)],
     'export.verify': [('--model=empty', None, NO_VERSION)],
     'export.compat': [('--python=/none', None, '--python=/none')],
@@ -415,7 +419,12 @@ LATE = {
         ('--pooling=median', None, "'median'", 'cls'),
         ('--dims=99', 'dims_over_width', '--dims=99', '64'),
     ],
-    'whiten': [('--dims=9999', 'dims_over_init', '--dims=9999', '64')],
+    'whiten': [
+        ('--dims=9999', 'dims_over_init', '--dims=9999', '64'),
+        ('--corpus=text:single.txt --heldout=heldout.txt', 'corpus_too_short',
+         'single.txt'),
+        ('--init={counted}', 'pooling_adds_numbers', 'words'),
+    ],
 }  # fmt: skip
 
 
@@ -450,6 +459,8 @@ def setUpModule():
             'task': TaskConfig('qnli', 'label', True, ('accuracy',), {}, {})}),
         'words': make('words', kind='words', pooling='cls', layers=2),
         'embedder': make('embedder'),
+        'counted': make('counted', ('ict',), pooling='words',
+                        settings={'ict.words': 8}),
         'cut': make('cut', ('ict',), pooling='weighted', without='objectives/'),
     }
 
