@@ -145,6 +145,8 @@ SECOND = {
 ONE_IN = {
     'tests/encoders/test_elmo.py::*read_once*': (2, 'settings'),
     'tests/encoders/test_every_encoder.py::*': (6, 'encoders'),
+    'tests/encoders/test_every_encoder.py::*Complaints*_of_a*': (1, 'ids'),
+    'tests/encoders/test_every_encoder.py::*Complaints*_of_c*': (1, 'ids'),
     'tests/encoders/test_every_encoder.py::*bfloat16*': (8, 'precisions'),
     'tests/encoders/test_every_encoder.py::*unknown_shapes*': (99, 'graphs'),
     'tests/encoders/test_relative_encoder.py::*two_streams*': (5, 'settings'),
@@ -158,7 +160,7 @@ ONE_IN = {
     'tests/inference/test_loaded.py::*one_by_one*': (4, 'encoders'),
     'tests/inference/test_reader.py::*one_window*': (2, 'windows'),
     'tests/layers/test_queue_scores.py::*sums_and_gradient*': (2, 'queues'),
-    'tests/layers/test_recurrent.py::*by_hand_is*': (4, 'cells'),
+    'tests/layers/test_recurrent.py::*by_hand_is*': (3, 'cells'),
     'tests/layers/test_recurrent.py::*begins_anew*': (4, 'settings'),
     'tests/layers/test_relative.py::*equals_loops*': (5, 'settings'),
     'tests/layers/test_rotary_block.py::Band*of_the_mask*': (6, 'bands'),

@@ -7,6 +7,7 @@ import dataclasses
 import math
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special
 
@@ -70,6 +71,15 @@ class BucketsTest(EagerCase):
         self.assertEqual(actual.mirrored.tolist(), [0, *rows[:0:-1]])
         # Where a distance of 1 is all there is, neither are the others.
         self.assertEqual(distances_of(2, 6, 9, vectors=None).used, (4, 9))
+
+    def test_a_length_that_no_graph_knows(self):
+        """Rows of the whole table; from a distance of 9 on the outermost."""
+        actual = distances_of(tf.constant(12), 6, 9, vectors=None)
+        self.assertIsNone(actual.used)
+        after = [6, 7, 8, 9, 10, 11, 11, 11, 11, 11, 11, 11]
+        before = [6, 5, 4, 3, 2, 1, 1, 1, 1, 0, 0, 0]
+        self.assertEqual([*actual.rows], [11, *after[::-1], *before[1:]])
+        self.assertEqual([*actual.mirrored], [0, *before[::-1], *after[1:]])
 
 
 class AttentionTest(EagerCase):

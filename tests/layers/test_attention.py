@@ -8,6 +8,7 @@ from absl.testing import absltest, parameterized
 from scipy import special
 
 from infoword_tf.layers import attention
+from infoword_tf.lazy import Parts, instead
 from tests import eager
 from tests.objectives.eq1 import drawn
 
@@ -73,6 +74,30 @@ class AttentionTest(parameterized.TestCase):
         np.testing.assert_allclose(
             actual[1, 2:3], tf.matmul(mean, layer.output_kernel), atol=1e-5
         )
+
+    def test_branches_add_up(self):
+        """Each has one head, and of a mask and a bias that head's share.
+
+        Those of the output are twice the layer's, so that they are used.
+        """
+        layer, x = make_layer(), tf.constant(make_x())
+        random = np.random.default_rng(5)
+        more = {
+            'allowed': random.random((B, H, T, T)) < 0.7,
+            'bias': np.float32(random.standard_normal((1, H, T, T))),
+        }
+        columns = np.arange(3 * D).reshape(3, H, E)
+        columns = [columns[:, h].ravel() for h in range(H)]
+        kernel, bias = layer.kernel.numpy(), layer.bias.numpy()
+        output = 2 * layer.output_kernel.numpy()
+        shares = (
+            (layer.kernel, [kernel[:, x] for x in columns]),
+            (layer.bias, [bias[x] for x in columns]),
+            (layer.output_kernel, np.split(output, H)),
+        )
+        with instead((w, Parts(tuple(values))) for w, values in shares):
+            actual = layer(x, **more)
+        np.testing.assert_allclose(actual, 2 * layer(x, **more), atol=1e-5)
 
 
 class CausalMaskTest(absltest.TestCase):

@@ -6,7 +6,7 @@ import numpy as np
 from absl.testing import parameterized
 from scipy import special
 
-from infoword_tf.layers.lexical import Lexical
+from infoword_tf.layers.lexical import NEVER, Lexical
 from tests.eager import new_key
 from tests.objectives.eq1 import EagerCase, drawn
 
@@ -47,3 +47,24 @@ class LexicalTest(EagerCase):
         ids = np.zeros((B, T), np.int32)
         actual = layer.highest(x, ids, BLOCKS, 2, key)
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+    def test_a_number_a_token(self):
+        """The largest of equal tokens of a text; -1e30 of all that it lacks.
+
+        Special tokens are left out, unless there are none.
+        """
+        encoder = types.SimpleNamespace(width=1, vocab_size=V)
+        ids = np.int32([[4, 4, 5, 2, 5], [5, 6, 6, 4, 4]])
+        states = np.float32([[3, -1, 2, 9, 4], [7, 1, 2, 8, 8]])[..., None]
+        for left_out in ([], [2]):
+            layer = drawn(Lexical(encoder, 'tokens', left_out=left_out))
+            layer.kernel.assign([[2]])
+            layer.bias.assign([1])
+            expected = np.full((4, V), -np.inf)
+            expected[0, 4] = 7
+            expected[1, [2, 5]] = [-np.inf if left_out else 19, 9]
+            expected[2, 5] = 15
+            expected[3, 6] = 5
+            actual = np.array(layer.highest(states, ids, BLOCKS, 2))
+            actual[actual <= NEVER] = -np.inf
+            np.testing.assert_allclose(actual, expected)

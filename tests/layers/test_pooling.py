@@ -8,7 +8,13 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.layers.pooling import about_unit, pool, rarity, unit
+from infoword_tf.layers.pooling import (
+    about_unit,
+    pool,
+    pool_by_position,
+    rarity,
+    unit,
+)
 
 
 class RarityTest(absltest.TestCase):
@@ -32,6 +38,16 @@ class RarityTest(absltest.TestCase):
             pool(x, real, kernel, prior),
             np.einsum('bt,btd->bd', weights, x),
             rtol=1e-5,
+        )
+
+
+class PositionTest(absltest.TestCase):
+    def test_the_nth_real_token_weighs_n(self):
+        """Padding before, behind and alone."""
+        x = np.float32([[[1, 0], [0, 6], [3, 3]]] * 3)
+        real = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 0]], bool)
+        np.testing.assert_allclose(
+            pool_by_position(x, real), [[1 / 3, 4], [2, 4], [0, 0]], rtol=1e-6
         )
 
 
