@@ -3,6 +3,7 @@
 Glossary of shapes: S texts of an example.
 """
 
+import dataclasses
 import string
 import types
 from unittest import mock
@@ -13,13 +14,22 @@ from absl.testing import absltest, parameterized
 from scipy import special
 
 from infoword_tf.critics import CRITICS, OF_DOCUMENTS
-from infoword_tf.critics.lexical import LexicalCritic, LexicalWeights, flops
+from infoword_tf.critics.critic import Start
+from infoword_tf.critics.cross import CrossConfig
+from infoword_tf.critics.late import LateConfig
+from infoword_tf.critics.lexical import (
+    LexicalConfig,
+    LexicalCritic,
+    LexicalWeights,
+    flops,
+)
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, comparing
 from infoword_tf.settings import setting
 from infoword_tf.views import View
 from tests import zoo
+from tests.eager import eagerly
 from tests.objectives.eq1 import (
     EagerCase,
     batch_of,
@@ -113,6 +123,82 @@ class TableTest(absltest.TestCase):
                 with refused('critic_without_setting', *named):
                     TABLE[row].objective.check_settings(row, {row: settings})
 
+    def test_heads_begin_as_those_of_init(self):
+        """Of a reranker the dense layer of a score, of terms the transform."""
+
+        def init(critics, **rows):
+            rows = {k: types.SimpleNamespace(settings=v)
+                    for k, v in rows.items()}  # fmt: skip
+            return types.SimpleNamespace(critics=critics, rows=rows)
+
+        cross, lexical = CRITICS['cross'], CRITICS['lexical']
+        score, label = {'pooler': 'relu'}, {'classes': 1, 'pooler': 'tanh'}
+        for config, pooler, begins in (
+            (None, 'none', None), (init({}, mlm={}), 'none', []),
+            (init({'cross': {'pooler': 'gelu_erf'}}, score=score), 'gelu_erf',
+             ['objectives/score']),
+            (init({}, label=label, score=score), 'relu', ['objectives/score']),
+            (init({}, label=label), 'tanh', ['objectives/label']),
+            (init({}, label={**label, 'classes': 3}), 'none', []),
+        ):  # fmt: skip
+            actual = cross.decide({}, Start(config))
+            self.assertEqual(actual.pooler, pooler)
+            if config is not None:
+                self.assertEqual(cross.begins_as(config), begins)
+        self.assertEqual(lexical.begins_as(config), ['objectives/mlm'])
+        old = LexicalConfig('tokens', activation='relu', top_k=5)
+        start = Start(init({'lexical': old.written()}), blanks=[
+            {'transform': True}], transform={'transform_epsilon': 0.1},
+        )  # fmt: skip
+        whole = LexicalConfig(transform=True, transform_epsilon=0.1)
+        for terms, top_k, expected in (
+            ('init', 0, old), ('tokens', 0, old), ('vocabulary', 0, whole),
+            ('init', 3, dataclasses.replace(old, top_k=3)),
+        ):  # fmt: skip
+            chosen = {'terms': terms, 'top_k': top_k}
+            self.assertEqual(lexical.decide(chosen, start), expected)
+
+    def test_heads_of_public_folders(self):
+        cross, lexical = CRITICS['cross'], CRITICS['lexical']
+        self.assertEqual(
+            cross.writes_head(CrossConfig('tanh')),
+            ('classes', {'pooler': 'tanh'}),
+        )
+        epsilon = {'transform_epsilon': 0.1}
+        plain, whole = (
+            lexical.with_head(LexicalConfig(top_k=5), has, epsilon)
+            for has in (False, True)
+        )
+        self.assertEqual(plain, LexicalConfig(top_k=5))
+        expected = LexicalConfig('vocabulary', True, top_k=5, **epsilon)
+        self.assertEqual(whole, expected)
+        name, settings = lexical.writes_head(whole)
+        self.assertEqual((name, LexicalConfig(**settings)), (
+            'masked_words', expected))  # fmt: skip
+        for critic, entry in (
+            (lexical, LexicalConfig('tokens')), (CRITICS['cosine'], None)
+        ):  # fmt: skip
+            self.assertIsNone(critic.writes_head(entry))
+
+    def test_how_far_masks_behind_a_query_see(self):
+        """8 near tokens are 4 back, so the last of 5 sees the first."""
+        late = CRITICS['late']
+        sees = {'global_every': 3, 'local_window': 8, 'max_length': 6}
+        entry = LateConfig((), expand=True)
+
+        def check(entry=entry, length=None, **other):
+            vectors = types.SimpleNamespace(query_length=length)
+            late.check_public(entry, 'there', {**sees, **other}, vectors, True)
+
+        for length in (None, 6):
+            with refused('expansion_beyond_window', 'there', 6, 4, 5):
+                check(length=length)
+        check(length=5)
+        check(global_every=1)
+        check(local_window=None)
+        check(LateConfig((), expand=False))
+        check(LateConfig((), expand=True, attend=True))
+
     def test_terms_are_spelled_in_silence(self):
         """Most first, as many as are asked for, without a bar of progress."""
         arrays = mock.Mock(return_value=[np.array([[0.5, 2], [0.25, 1]])])
@@ -204,6 +290,13 @@ class CriticTest(Critics):
         states = wide(on_circle(ANGLES))
         self.check(self.score(5 * states), SCORES)
         self.check(self.score(states, key=dropout.new_key(4)), SCORES)
+        self.view.block_ids[1, 1] = 2  # a has one token of 60 degrees
+        halves = SCORES * [[1], [0.5], [1]]
+        self.check(self.score(states), halves)
+        self.objective.form.layer.mean = True
+        self.check(self.score(states), SCORES / 2)
+        self.objective.form.layer.mean = False
+        self.view.block_ids[1, 1] = 0
         self.view.ids[2, 3] = 40  # b of 180 degrees alone
         self.view.ids[2, 1] = 40  # a has both
         self.view.block_ids[0, 3] = 2  # b of 0 degrees alone
@@ -361,6 +454,32 @@ class CrossTest(absltest.TestCase):
         expected[0][0] = np.log(np.exp([4.0, 2.0, 3.0]).sum()) - 4.0
         np.testing.assert_allclose(sums(actual), sum(expected), rtol=1e-5)
         self.assertAlmostEqual(float(actual.more['identical']), 1 / 3)
+
+    @eagerly()
+    def test_what_is_scored(self):
+        """w . s of each pair of the view, with the row's temperature."""
+        case = zoo.CASES['simcse_cross']
+        case = case._replace(settings={
+            **case.settings, 'simcse.temperature': 0.5,
+        })  # fmt: skip
+        model = zoo.model_of(case, rate=0.0)
+        simcse, head = model.objectives['simcse'], model.critics['cross']
+        view = zoo.views_of(case.resolved)[comparing.PAIRS_VIEW]
+        shape = view.targets['simcse'].shape
+        states = np.random.default_rng(0).normal(size=(*shape, 1, D))
+        for key in (None, dropout.new_key(4)):
+            batch = batch_of(
+                {comparing.PAIRS_VIEW: view},
+                {comparing.PAIRS_VIEW: np.float32(states)}, key,
+            )  # fmt: skip
+            candidates = simcse.candidates(batch)
+            self.assertIsNone(candidates)
+            actual = simcse.score(batch, candidates)
+            scores = states[:, :, 0] @ head.kernel.numpy()
+            expected = comparing.outcome_of_pairs(
+                batch, 'simcse', np.float32(scores[..., 0]), 0.5, simcse.pairs
+            )
+            np.testing.assert_allclose(sums(actual), sums(expected), 1e-5)
 
 
 class JudgedTest(Critics):
