@@ -20,6 +20,7 @@ from tests import places
 from tests.eager import eagerly
 from tests.export import critics, workdirs
 from tests.export.critics import LATE, TEXTS
+from tests.near import near
 from tests.oracles import public_folders
 from tests.refused import refused
 
@@ -154,6 +155,27 @@ class LateTest(parameterized.TestCase):
             for x, y in zip(actual, expected, strict=True):
                 gap = x - y
                 self.assertLess(abs(gap).max(), 1e-5)
+
+    @eagerly()
+    def test_outputs_of_an_export(self):
+        """Texts as `encode` has them, padded with 0."""
+        model = loaded()
+        for role in ('passage', 'query'):
+            actual = model.late.expected(TEXTS, role)
+            texts = model.encode_tokens(TEXTS, role)
+            self.assertEqual([*actual['count']], [*map(len, texts)])
+            padded = np.zeros((len(TEXTS), max(map(len, texts)), 5))
+            for row, text in zip(padded, texts, strict=True):
+                row[: len(text)] = text
+            near(actual['embeddings'], padded, atol=1e-5)
+            actual = model.lexical.expected(TEXTS, role)
+            weights = model.encode_sparse(TEXTS, role).toarray()
+            most = (weights > 0).sum(axis=1).max()
+            self.assertEqual(actual['ids'].shape, (len(TEXTS), most))
+            placed = np.zeros_like(weights)
+            for row, *both in zip(placed, *actual.values(), strict=True):
+                np.add.at(row, *both)
+            near(placed, weights, atol=1e-5)
 
     @eagerly()
     def test_weights_at_once(self):
@@ -314,7 +336,8 @@ class PairScoresTest(absltest.TestCase):
         actual = model.score_pairs(queries, passages)
         np.testing.assert_allclose(actual, expected, rtol=1e-4)
 
-    def test_a_row_of_one_text_scores_no_pair(self):
+    @eagerly()
+    def test_a_row_scores_pairs_unless_it_is_of_one_text(self):
         folder = places.make() / 'score'
         workdirs.write(folder, ('score',), width=8)
         model = workdirs.load(folder)
@@ -324,5 +347,17 @@ class PairScoresTest(absltest.TestCase):
             self.assertEqual(cross.available, pairs)
             if pairs:
                 self.assertEqual(cross.row, 'score')
+                texts = ['the end', 'x'], ['a value', 'names']
+                inputs = model.format_texts(*map(tf.constant, texts))
+                expected = model.class_scores(*inputs, row='score')[:, 0]
+                near(cross.score_pairs(*texts), expected, atol=1e-5)
+                with refused('unequal_pairs_to_score', 2, 1):
+                    cross.score_pairs(['a', 'b'], ['c'])
         with refused('no_score_of_pairs', 'critic=cross'):
             cross.score_pairs(['a'], ['b'])
+        with refused('sides_not_trained', 'score', 'one text'):
+            model.with_config(cross.config).rate(['a'], ['b'])
+        with refused('classes_unequal_pairs', 1, 2):
+            model.rate(['a'], ['b', 'c'])
+        with refused('row_not_loaded', 'score: label is not'):
+            model.class_scores(tf.constant([[2, 3]]), [2], row='label')

@@ -1,5 +1,7 @@
 """Text that goes on, with memory and without it, and what is drawn."""
 
+from unittest import mock
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -124,6 +126,19 @@ class ContinuedTest(parameterized.TestCase):
                 self.assertLess(expected[names.index(special)], -1e29)
             self.assertGreater(expected[names.index('[SEP]')], -100)
         self.assertLen(loaded.next_tokens('', 3), 3)
+
+    def test_a_vocabulary_without_an_end(self):
+        """Only an empty text begins with what stands in for one."""
+        loaded = self.loaded['gpt']
+        sep, pieces = loaded.tokenizer.sep_id, self.pieces(loaded)
+        for ends, begin in (True, [sep]), (False, []):
+            with mock.patch.object(type(loaded.tokenizer), 'ends_texts', ends):
+                ids, lengths = loaded.continuation.format_texts(
+                    tf.constant([TEXT, ''])
+                )
+            self.assertEqual([*ids[0]], begin + pieces)
+            self.assertEqual(ids[1, 0], sep)
+            self.assertEqual([*lengths], [len(begin + pieces), 1])
 
     def test_next_tokens_of_a_long_text(self):
         """Reads its last pieces, as many as a text may have."""

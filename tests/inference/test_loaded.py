@@ -17,7 +17,7 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from infoword_tf import checkpoint, commands, files
 from infoword_tf.choices import RunChoices
-from infoword_tf.config import EncoderConfig, RowConfig
+from infoword_tf.config import EncoderConfig, Layout, RowConfig
 from infoword_tf.encoders import Inputs
 from infoword_tf.inference import batches
 from infoword_tf.inference.loaded import Loaded
@@ -257,6 +257,23 @@ class EncodeTest(parameterized.TestCase):
             for pooling, vector in expected.items():
                 actual = self.model.embed(ids, lengths, pooling)[i]
                 np.testing.assert_allclose(actual, vector, atol=1e-5)
+        config = self.model.config.replace(pooling='first_last')
+        states, vectors = self.model.with_config(
+            config
+        ).vectors.embed_with_states(ids, lengths)
+        np.testing.assert_allclose(states, layers[2], atol=1e-5)
+        np.testing.assert_allclose(
+            vectors[1], expected['first_last'], atol=1e-5
+        )
+
+    def test_nothing_at_all(self):
+        """No special tokens either, so no state: zeros."""
+        self.enterContext(eagerly())
+        bare = self.model.with_layout(Layout((), ()))
+        for pooling in ('cls', 'last'):
+            nothing, something = bare.encode(['', 'x'], pooling=pooling)
+            self.assertEqual(np.abs(nothing).max(), 0)
+            self.assertGreater(np.abs(something).max(), 0)
 
     def test_a_mix(self):
         """Mixes all layers alike, or as a row has learned."""
@@ -269,6 +286,9 @@ class EncodeTest(parameterized.TestCase):
         folder = write_workdir(places.make() / 'run', 'label_mix')
         model = infoword_tf.load(folder)
         mix = model.model.objectives['label'].mixer
+        for loaded, needed in (model, {'label': mix.weights}), (self.model, {}):
+            mixed = loaded.with_config(loaded.config.replace(pooling='mix'))
+            self.assertEqual(mixed.vectors.weights.keys(), needed.keys())
         for scales in ([0.5, -1.0, 2.0], [3.5, 2.0, 5.0]):  # and a constant
             mix.scales.assign(scales)
             mix.gamma.assign([3.0])
@@ -347,6 +367,10 @@ class EncodeTest(parameterized.TestCase):
                 self.assertEqual(model.cut, 5)
                 self.assertLen(np.unique(vectors, axis=0), 6)
                 once = model.encode(SENTENCES, size, progress=False)
+                again = model.tokenize(texts)
+                np.testing.assert_array_equal(
+                    model.encode_tokenized(again, size), vectors
+                )
                 np.testing.assert_array_equal(
                     vectors, [*np.tile(once, (5, 1)), once[0]]
                 )

@@ -35,4 +35,12 @@ class FoldedWeightsTest(places.Folder, absltest.TestCase):
         np.testing.assert_allclose(
             folded.encode(TEXTS), loaded.encode(TEXTS), atol=1e-6
         )
+        tokens = loaded.tokenizer.tokenize(TEXTS)
+        means = [
+            expected[table][[*loaded.before, *ids, *loaded.after]].mean(axis=0)
+            for ids in tokens.to_list()
+        ]
+        np.testing.assert_allclose(
+            loaded.embed_tokens(tokens), means, atol=1e-6
+        )
         self.assertIs(variants.folded(folded.workdir), folded.workdir)
