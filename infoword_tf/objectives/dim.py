@@ -100,8 +100,6 @@ class DeepInfoMax(Queued):
 
     def update_state(self, batch: Batch) -> dict[str, Any]:
         """Queues n-grams, by the momentum encoder if `momentum`."""
-        if not self.queue:
-            return {}
         return self.enqueue(
             batch, self._pool(batch, 'keys' if self.momentum else 'b')
         )

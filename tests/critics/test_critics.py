@@ -381,6 +381,7 @@ class CriticTest(Critics):
         self.assertAlmostEqual(
             mean(actual).loss - mean(plain).loss, expected, places=5
         )
+        self.assertEqual(self.objective.empty_state()['updates'], 0)
         state = self.objective.update_state(self.batch)
         self.assertEqual(state['updates'], updates + 1)
         # They count whatever the row weighs.

@@ -1,5 +1,7 @@
 """`diffcse` against what the publication says, written out."""
 
+from unittest import mock
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
@@ -8,7 +10,7 @@ from scipy import special
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import Replicas
-from infoword_tf.objectives.masked_copies import masked_copy
+from infoword_tf.objectives.masked_copies import masked_copy, sequence_key
 from infoword_tf.training.microbatch import MicrobatchStep
 from tests import eager, zoo
 from tests.layers.operations import fed_forward, normed
@@ -82,6 +84,20 @@ class MaskedCopyTest(absltest.TestCase):
         # Each place of a text is masked as often as any other.
         often = masked.sum(0) / np.maximum(inner.sum(0), 1)
         self.assertLess(np.abs(often[inner.any(0)] - 0.4).max(), 0.05)
+
+
+    def test_shares_of_a_batch_are_masked_as_the_whole(self):
+        """A replica's by its number, a microbatch by its key."""
+
+        def drawn(key, size, replica=0):
+            batch = mock.Mock(key=key, replicas=mock.Mock(id=replica))
+            key = sequence_key(batch, size)
+            return np.array(dropout.uniform(key, (size, 5)))
+
+        whole = drawn(KEY, 6)
+        np.testing.assert_array_equal(drawn(KEY, 2, 1), whole[2:4])
+        part = drawn(dropout.of_rows(KEY, 3, 2), 2)
+        np.testing.assert_array_equal(part, whole[3:5])
 
 
 class DiffCseTest(EagerCase):
@@ -226,6 +242,25 @@ class DiffCseTest(EagerCase):
         # Noise of the other sign gives the likely one 0.9.
         self.assertAlmostEqual(shares[zoo.FIRST], 0.5, delta=0.04)
         self.assertAlmostEqual(shares[zoo.FIRST :].sum(), 1, delta=1e-6)
+
+    def test_a_generator_that_scores_words_itself(self):
+        """The row of its workdir that does, with counts of the training."""
+        self.make()
+        scores = np.zeros((*self.real().shape, zoo.V), np.float32)
+        scores[..., zoo.FIRST + 7] = 1
+        rows = mock.Mock(spec=['token_scores'])
+        rows.token_scores.return_value = scores
+        self.objective.auxiliary_rows = {
+            'generator': {'none': mock.Mock(spec=[]), 'mlm': rows}
+        }
+        self.objective.score(self.batch, None)
+        ids = np.array(self.seen['discriminator'].ids)
+        view = self.views['sentences']
+        asked = self.real() & (view.ids != zoo.CLS)
+        self.assertEqual({*ids[asked]}, {zoo.FIRST + 7})
+        np.testing.assert_array_equal(ids[~asked], view.ids[~asked])
+        _, counts = rows.token_scores.call_args.args
+        np.testing.assert_array_equal(counts, zoo.statistics().training)
 
     def test_the_gradient_goes_through_the_vector_alone(self):
         """Into the encoder; into the discriminator; not the generator."""

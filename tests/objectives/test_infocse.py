@@ -10,7 +10,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf import files
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
-from infoword_tf.objectives import Batch
+from infoword_tf.objectives import TABLE, Batch
 from infoword_tf.workdir import Workdir
 from tests import eager, zoo
 from tests.layers.operations import gelu_tanh, normed
@@ -119,6 +119,7 @@ class InfoCseTest(EagerCase):
         counts = zoo.statistics().measured
         log_p = np.log(counts / counts.sum())[view.ids[masked]]
         self.assertEqual(outcome.measured, masked.sum())
+        self.assertEqual(self.objective.weight(self.batch), outcome.weight)
         mi = (-log_p - losses[masked]).mean()
         self.assertAlmostEqual(outcome.mi / outcome.measured, mi, delta=1e-4)
 
@@ -169,6 +170,7 @@ class InfoCseTest(EagerCase):
         self.assertEqual(self.model.copies, [])
         view = self.views['masked']
         self.assertEqual(outcome.weight, view.weights['infocse'].sum())
+        self.assertEqual(self.objective.weight(self.batch), outcome.weight)
         paths = {p for p in self.model.exported if 'objectives/infocse' in p}
         self.assertLen(paths, len(self.objective.weights))  # for stage 2
 
@@ -204,3 +206,21 @@ class InfoCseTest(EagerCase):
         case = case._replace(settings={'infocse.layer': 2})
         with refused('infocse_unknown_layer', '--infocse.layer=2', '1 to 1'):
             zoo.model_of(case)
+        config = zoo.config_of(case)
+        config.encoder.arguments['layers'] = 1
+        with refused('infocse_one_layer', 'infocse', '--size'):
+            Model(config, zoo.SPECIALS)
+
+    def test_stage_two_begins_where_stage_one_ends(self):
+        """Unless it is the ablation; with an output layer that has one too."""
+        for more, complaint in (
+            ({}, '--objectives=infocse_stage1, or'),
+            ({'output': 'layer'},
+             '--objectives=infocse_stage1 --infocse.output=layer, or'),
+            ({'fresh': True}, ''), ({'stage': 1}, ''),
+        ):  # fmt: skip
+            objective = TABLE['infocse'].objective(
+                'infocse', None, zoo.SPECIALS, **more
+            )
+            self.assertIn(complaint, objective.init_complaint)
+            self.assertEqual(bool(objective.init_complaint), bool(complaint))

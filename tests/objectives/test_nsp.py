@@ -105,6 +105,7 @@ class NextSentenceNceTest(parameterized.TestCase):
             weights={'nsp_nce': self.weights[:, None]},
         )
         batch = batch_of({'negatives': view}, states or self.states)
+        self.assertEqual(self.objective.weight(batch), self.weights.sum())
         return self.objective.score(batch, self.objective.candidates(batch))
 
     def scores(self):

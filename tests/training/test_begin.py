@@ -1,9 +1,11 @@
 """Choices that checks of a run decide, or refuse, without a run."""
 
-from absl.testing import parameterized
+from absl.testing import absltest, parameterized
 
+from infoword_tf import errors
+from infoword_tf.objectives import Auxiliary
 from infoword_tf.training import begin
-from tests import places, quick
+from tests import places, quick, zoo
 from tests.refused import refused
 
 
@@ -46,3 +48,43 @@ class LabelledChoicesTest(parameterized.TestCase):
         """Bounds let them through, of rows too."""
         with refused('infinite_number', typed):
             begin.refuse_infinite_numbers(quick.choices(typed))
+
+
+class OlderRunsTest(places.Folder, absltest.TestCase):
+    def test_a_run_goes_on_with_its_encoder_and_dropout(self):
+        """Unless others are chosen, or other rows are trained."""
+        config = zoo.config('simcse', rate=0.3)
+        name = config.encoder.name
+        workdir = f'--workdir={self.folder}'
+        for typed in (), (workdir,):  # no run yet
+            choices = quick.choices(*typed)
+            self.assertIs(begin.with_older_defaults(choices, ['simcse']),
+                          choices)  # fmt: skip
+        config.write(self.folder)
+        for more, rows, encoder, rate in (
+            ((), ['simcse'], name, 0.3),
+            (('--dropout=0.2',), ['simcse'], name, 0.2),
+            ((f'--encoder={name}',), ['simcse'], name, 0.3),
+            ((), ['mlm'], None, None), ((), ['simcse', 'mlm'], None, None),
+            (('--encoder=lookup',), ['simcse'], 'lookup', None),
+        ):  # fmt: skip
+            choices = quick.choices(workdir, *more)
+            actual = begin.with_older_defaults(choices, rows)
+            self.assertEqual((actual.encoder, actual.dropout), (encoder, rate))
+
+    def test_unknown_rows(self):
+        begin.refuse_unknown_rows(quick.choices('--objectives=mlm:0.5,ict'))
+        with self.assertRaises(errors.UsageError) as caught:
+            begin.refuse_unknown_rows(quick.choices('--objectives=berta'))
+        self.assertEqual(caught.exception.id, 'unknown_row')
+
+    def test_workdirs_of_auxiliaries(self):
+        zoo.config('ict').write(self.folder)
+        for answers in ('vectors',), ():
+            auxiliary = Auxiliary(workdir=self.folder, answers=answers)
+            begin.refuse_auxiliaries_without_answers({'one': auxiliary})
+        auxiliary = auxiliary._replace(answers=('blanks',))
+        with refused('auxiliary_without_answer', 'one begins', 'ict', 'mlm'):
+            begin.refuse_auxiliaries_without_answers({'one': auxiliary})
+        begin.refuse_auxiliaries_without_answers({
+            'one': auxiliary._replace(workdir=None)})  # fmt: skip

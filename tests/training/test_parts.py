@@ -16,6 +16,7 @@ from infoword_tf.views import flatten, unflatten
 from tests import zoo
 from tests.eager import eagerly
 from tests.near import assert_near
+from tests.refused import refused
 
 KEY = 0, 3
 
@@ -70,6 +71,26 @@ class PartsTest(parameterized.TestCase):
             ),
             new_state, new,
         )  # fmt: skip
+
+    def test_what_cannot_be_parted(self):
+        """A state of candidates; and views of unlike numbers of sequences."""
+        model, views = zoo.make_model('dim'), zoo.make_views('dim')
+        parts = functools.partial(
+            MicrobatchStep, model, statistics=zoo.statistics(),
+            key=dropout.new_key(*KEY), replicas=Replicas(), size=3,
+        )  # fmt: skip
+        few = {
+            path: x[:4] if path.startswith('ngrams') else x
+            for path, x in flatten(views).items()
+        }
+        with refused('microbatch_unequal_views', 'dim', '[4, 8]'):
+            parts(unflatten(few), state={}).gradients([])
+        model = zoo.make_model('mlm')
+        with refused('microbatch_with_state', 'mlm', '--microbatch'):
+            MicrobatchStep(
+                model, zoo.make_views('mlm'), zoo.statistics(),
+                dropout.new_key(*KEY), Replicas(), {'objectives/mlm': {}}, 3,
+            )  # fmt: skip
 
     @parameterized.parameters(
         ('ict_lookup', 1, 2),

@@ -1,6 +1,8 @@
 """Record of the run that began in a workdir."""
 
+import contextlib
 import dataclasses
+import io
 import pathlib
 
 from absl.testing import absltest, parameterized
@@ -53,3 +55,26 @@ class OtherRunTest(absltest.TestCase):
         (folder / 'metrics.json').touch()  # it has ended, and stays
         record.write_or_compare(folder, config_of(steps=8), 'later')
         self.assertEqual((folder / 'flags.txt').read_text(), 'again')
+
+    def test_weights_and_no_checkpoint(self):
+        """Those of a public folder would be lost."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / checkpoint.WEIGHTS).touch()
+        with refused('weights_without_checkpoint', folder, f'--init={folder}'):
+            record.write_or_compare(folder, config_of(steps=7), '')
+        self.assertFalse((folder / 'config.json').exists())
+        checkpoint_in(folder)
+        record.write_or_compare(folder, config_of(steps=7), '')
+
+    def test_other_replicas(self):
+        """Go on; and a choice that is newer had its default."""
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        config_of(steps=7).replace(replicas=1).write(folder)
+        checkpoint_in(folder)
+        now = config_of(steps=7, remat=False).replace(replicas=2)
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            record.write_or_compare(folder, now, '')
+        self.assertIn('on with 2 replicas instead of 1', shown.getvalue())
+        self.assertEqual(Config.read(folder).replicas, 2)
+        with refused('run_other_flags', '--remat was False, is True'):
+            record.write_or_compare(folder, config_of(steps=7, remat=True), '')
