@@ -134,6 +134,12 @@ class WordsTest(absltest.TestCase):
         self.assertEqual(words, ['naïve', 'objects'])
         with self.assertRaisesRegex(TypeError, 'a list'):
             loaded.word_vectors('objects')
+        # Of a vocabulary of whole words those that it has, in order.
+        with mock.patch.object(WordPieceTokenizer, 'kind', 'words'):
+            known, unknown = PIECES[-2:], ['nowhere', '[CLS]']
+            words, vectors = loaded.word_vectors([*unknown, *known[::-1]])
+        self.assertEqual(words, known[::-1])
+        np.testing.assert_array_equal(vectors, table[[-1, -2]])
 
 
 def blocks_of(document):
