@@ -158,28 +158,6 @@ class TableTest(absltest.TestCase):
             chosen = {'terms': terms, 'top_k': top_k}
             self.assertEqual(lexical.decide(chosen, start), expected)
 
-    def test_heads_of_public_folders(self):
-        cross, lexical = CRITICS['cross'], CRITICS['lexical']
-        self.assertEqual(
-            cross.writes_head(CrossConfig('tanh')),
-            ('classes', {'pooler': 'tanh'}),
-        )
-        epsilon = {'transform_epsilon': 0.1}
-        plain, whole = (
-            lexical.with_head(LexicalConfig(top_k=5), has, epsilon)
-            for has in (False, True)
-        )
-        self.assertEqual(plain, LexicalConfig(top_k=5))
-        expected = LexicalConfig('vocabulary', True, top_k=5, **epsilon)
-        self.assertEqual(whole, expected)
-        name, settings = lexical.writes_head(whole)
-        self.assertEqual((name, LexicalConfig(**settings)), (
-            'masked_words', expected))  # fmt: skip
-        for critic, entry in (
-            (lexical, LexicalConfig('tokens')), (CRITICS['cosine'], None)
-        ):  # fmt: skip
-            self.assertIsNone(critic.writes_head(entry))
-
     def test_how_far_masks_behind_a_query_see(self):
         """8 near tokens are 4 back, so the last of 5 sees the first."""
         late = CRITICS['late']

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 
 from infoword_tf.critics.vector import HeadVectors, VectorCritic
-from infoword_tf.views import Reads
 from tests.objectives.eq1 import EagerCase
 
 X = np.float32([[[1, 0], [3, 4], [4, 1], [9, 9]]])  # texts of 2 and 1, padding
@@ -43,38 +42,3 @@ class VectorTest(EagerCase):
             actual = HeadVectors.entries(loaded, blocks, np.int32([3]), role)[0]
             expected = factor * np.array([[8, 10, 13]]) / 3
             np.testing.assert_allclose(actual, expected, rtol=1e-6)
-
-    def test_texts_of_a_loaded_model(self):
-        """G numbers a text in each role, however many texts there are."""
-        vectors = np.float32([[1, 2, 3], [4, 5, 6]])
-        asked = []
-
-        class Loaded(HeadVectors):
-            critic = Turned
-            layer = staticmethod(lambda x: x @ HEAD)
-            workdir = SimpleNamespace(encoder=SimpleNamespace(width=2))
-
-            def _arrays(self, texts, *settings):
-                asked.append(settings)
-                return [vectors[[i]] for i in texts]
-
-            _arrays_of = _arrays
-
-        loaded = Loaded()
-        self.assertEqual(loaded.width, 3)
-        for encode in loaded.encode, loaded.encode_tokenized:
-            for texts in [], [1, 0]:
-                actual = encode(texts, 'query', 2, True)
-                np.testing.assert_array_equal(actual, vectors[np.int32(texts)])
-        loaded.encode([0])
-        loaded.encode_tokenized([0])
-        actual = loaded.expected([1], 'query')
-        np.testing.assert_array_equal(actual['embeddings'], vectors[[1]])
-        passages = ('passage', 8, True), ('passage', 8, False)
-        self.assertEqual(
-            asked, [('query', 2, True)] * 4
-            + [*passages, ('query', 8, False)],
-        )  # fmt: skip
-        self.assertIs(Turned.answer(), HeadVectors)
-        self.assertEqual(Turned.reads({}), Reads('text'))
-        self.assertTrue(Turned.takes_lookup({}))

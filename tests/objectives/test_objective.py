@@ -9,10 +9,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf import encoders
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import TABLE, Objective, decided
-from infoword_tf.objectives.objective import Scoring
 from infoword_tf.weights.heads import HEADS, row_of
-from tests.objectives.eq1 import batch_of
-from tests.refused import refused
 
 # By encoder, the arguments that a row fixes; in the order of complaints.
 BOTH_SIDES = {
@@ -190,26 +187,3 @@ class FieldsTest(absltest.TestCase):
         views['masked'].weights['dim'] = np.float32([0.25, 2])
         row = mock.Mock(row='dim')
         self.assertEqual(float(Objective.weight(row, batch)), 2.25)
-
-    def test_products_by_hand(self):
-        """2 sequences of 5 and 4 tokens, 4 pairs each; D = 3, V = 50."""
-        names = {'mlm': 'masked', 'bert_nce': 'masked', 'dim': 'ngrams'}
-        for row, settings, expected in (
-            ('mlm', {}, 8 * 50 * 3), ('mlm', {'transform': True}, 8 * 53 * 3),
-            ('bert_nce', {}, 8 * 8 * 3), ('dim', {}, 2 * 8 * 3),
-            # Of both poolings, and each with each both ways.
-            ('ict', {}, 2 * 2 * (10 + 8) * 3 + 2 * 2 * 2 * 3),
-            ('nsp', {}, 2 * 3 * (3 + 2)), ('nsp_nce', {}, 2 * 4 * 3),
-        ):  # fmt: skip
-            view = mock.Mock(targets={row: np.zeros((2, 4))})
-            sides = {
-                name: mock.Mock(ids=np.zeros((2, size)), targets={})
-                for name, size in (('sentence', 4), ('passage', 5))
-            }
-            views = sides | {names.get(row, 'other'): view}
-            scoring = Scoring(row, settings, views, 2, 3, 50)
-            self.assertEqual(TABLE[row].products(scoring), expected, row)
-
-    def test_a_batch_without_an_encoder(self):
-        with refused('nothing_to_encode'):
-            batch_of({}, {}).encode(None, 'encoder')
