@@ -15,7 +15,6 @@ from scipy import special
 
 from infoword_tf.critics import CRITICS, OF_DOCUMENTS
 from infoword_tf.critics.critic import Start
-from infoword_tf.critics.cross import CrossConfig
 from infoword_tf.critics.late import LateConfig
 from infoword_tf.critics.lexical import (
     LexicalConfig,
