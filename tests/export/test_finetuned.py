@@ -7,10 +7,8 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-import infoword_tf
 from export import comparison, signatures
-from infoword_tf.config import Config, TaskConfig
-from tests import places
+from infoword_tf.config import Config
 from tests.eager import eagerly
 from tests.export import answers, finetuned, protos, workdirs
 from tests.export.finetuned import loaded
@@ -188,79 +186,3 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         metrics = Config.read(finetuned.workdir(kind)).task.metrics
         for metric in metrics:
             self.assertRegex(text, rf'\| {metric} \| -?[01]\.\d{{4}} \|')
-
-
-class OperationsTest(places.Folder, parameterized.TestCase):
-    """Signatures operation by operation; to trace a graph takes seconds."""
-
-    def setUp(self):
-        super().setUp()
-        self.enterContext(eagerly())
-
-    def load(self, row, settings=(), **fields):
-        folder = workdirs.write(
-            self.folder / row, (row,), settings=dict(settings), fields=fields,
-            pooling='cls', max_length=12,
-        )  # fmt: skip
-        return infoword_tf.load(folder)
-
-    def outputs(self, model, name, *inputs):
-        function, names = signatures._Graphs(model, {}).functions()[name]
-        self.assertLen(names, len(inputs))
-        outputs = function(*map(tf.constant, inputs))
-        return {key: value.numpy() for key, value in outputs.items()}
-
-    def test_numbers_of_pairs(self):
-        model = self.load(
-            'score', task=TaskConfig('t', 'score', True, ('pearson',), {}, {})
-        )
-        texts, pairs = ['a class is', 'a'], ['the name of', 'which']
-        for name in 'regress_pairs', 'score_pairs':
-            actual = self.outputs(model, name, texts, pairs)['score']
-            expected = [*map(float, model.rate(texts, pairs))]
-            self.assertSequenceAlmostEqual(actual, expected, places=5)
-            self.assertNotAlmostEqual(*expected, places=3)
-
-    def test_choices(self):
-        settings = {'label.texts': 'choices', 'label.classes': 2}
-        model = self.load('label', settings, labels=('x', 'y'))
-        texts, choices = ['a class', 'or'], [['is a', 'name'], ['of', 'not']]
-        actual = self.outputs(
-            model, 'choose', texts, np.transpose(choices).tolist()
-        )
-        expected = model.choose(texts, choices)
-        p = actual['probabilities']
-        np.testing.assert_allclose(p, expected, atol=1e-5)
-        np.testing.assert_array_equal(actual['choice'], p.argmax(axis=1))
-        self.assertGreater(np.ptp(p), 1e-3)
-
-    def test_next_words(self):
-        model = self.load('gpt')
-        texts = ['a class is', 'a']
-        actual = self.outputs(model, 'next_token', texts)
-        for row, text in enumerate(texts):
-            tokens, scores = zip(*model.next_tokens(text, 10), strict=True)
-            self.assertEqual(
-                [x.decode() for x in actual['tokens'][row]], [*tokens]
-            )
-            np.testing.assert_allclose(
-                actual['scores'][row], scores, atol=1e-5
-            )
-
-    def test_labels_of_words(self):
-        model = self.load(
-            'tag', {'tag.classes': 2, 'tag.context': 2}, labels=('X', 'Y')
-        )
-        texts = ['names refer to (objects), too. ' * 3, '', 'x']
-        actual = self.outputs(model, 'tag', texts)
-        expected = model.tag(texts)
-        self.assertEqual(actual['count'].tolist(), [*map(len, expected)])
-        self.assertGreater(len(expected[0]), 5)
-        for row, spans in enumerate(expected):
-            for i, span in enumerate(spans):
-                begin, end = actual['begins'][row, i], actual['ends'][row, i]
-                self.assertEqual((begin, end), (span.begin, span.end))
-                self.assertEqual(actual['labels'][row, i].decode(), span.label)
-                self.assertAlmostEqual(
-                    float(actual['scores'][row, i]), span.score, places=5
-                )

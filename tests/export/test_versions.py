@@ -111,27 +111,6 @@ class VersionsTest(absltest.TestCase):
         with refused('dims_over_width', '65', '64'):
             bundle.with_dims(model, 65)
 
-    def test_what_a_card_says_of_a_task(self):
-        config, described = read_exported(workdirs.exported())
-        for row, settings, labels, asked in (
-            ('span', {}, '', 'which part of a context answers a question.'),
-            ('tag', {}, 'ab', 'which words of a text are labelled, of `a`, '),
-            ('label', {'texts': 'choices'}, 'ab', 'which of several second'),
-            ('label', {'multilabel': True}, 'ab', 'which of these labels'),
-            ('label', {}, 'ab', 'which label a text and another has, of `a`, '),
-            ('score', {}, '', 'a number for a text and another.'),
-        ):  # fmt: skip
-            task = TaskConfig('t', row, True, ('f1',), dict.fromkeys(
-                ('train', 'heldout'), 'x.tsv'), {})  # fmt: skip
-            config = config.replace(
-                rows={row: RowConfig(1.0, settings)}, task=task,
-                labels=tuple(labels),
-            )  # fmt: skip
-            metrics = {f'heldout/{row}/f1': 0.75}
-            text = card.render(config, described, None, '', metrics)
-            self.assertIn('| f1 | 0.7500 |', text)
-            self.assertIn(f'`t`: {asked}', text)
-
     def test_a_card_names_no_folders_of_a_machine(self):
         here = pathlib.Path.cwd()
         for value, expected in (

@@ -2,7 +2,6 @@
 
 import json
 import types
-from unittest import mock
 
 import numpy as np
 from absl.testing import parameterized
@@ -10,7 +9,6 @@ from absl.testing import parameterized
 from infoword_tf.data.examples import pack_examples
 from infoword_tf.inference.answers import BestSpans
 from infoword_tf.inference.reader import Answer
-from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.views.examples import examples as make_view
 from tasks import squad_answers, squad_data
 from tests import places, zoo
@@ -111,31 +109,6 @@ class SquadAnswersTest(places.Folder, parameterized.TestCase):
         self.assertEqual(set(actual.null_odds), set(odds))
         for name, value in odds.items():
             self.assertAlmostEqual(actual.null_odds[name], value, places=5)
-
-    def test_ends_whose_scores_hang_on_the_beginning(self):
-        """If they are the same after each, the spans are those of both ends."""
-        features = squad_data.features(
-            draw_questions(self.folder, count=4), template(), LENGTH, stride=5
-        )
-        self.enterContext(mock.patch.object(squad_answers, '_WINDOWS', 10))
-        first, last, _ = scores_of(features)
-        sizes = features.sizes
-        self.assertGreater(len(sizes), 10)
-        shape = len(sizes), sizes.max()
-        starts = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape)
-        of_windows = np.full(shape, NEVER, np.float32)
-        of_windows[starts < sizes[:, None]] = first
-        expected = squad_answers.spans(
-            features, {'first': first, 'last': last}, 3
-        )
-        actual = squad_answers.spans(features, {
-            'starts': starts, 'first': of_windows,
-            'last': np.repeat(last[:, None], shape[1], axis=1),
-        }, 3)  # fmt: skip
-        able = expected.scores > NEVER / 2
-        self.assertGreater(able.sum(), 100)
-        for one, other in zip(actual, expected, strict=True):
-            np.testing.assert_array_equal(one[able], other[able])
 
     def answer(self, *answers, context='the cat saw the cat', **more):
         """One window, and spans of it: first, last, score."""
