@@ -3,10 +3,13 @@
 import importlib.util
 import json
 import os
+import sys
 import unittest
+from unittest import mock
 
 from absl.testing import absltest
 
+from infoword_tf import lazy
 from tests.runs import python
 
 # In the order of what happens: what is there, of those, and once they are asked
@@ -87,6 +90,14 @@ class ImportTest(absltest.TestCase):
     @unittest.skipUnless(importlib.util.find_spec('jax'), 'there is no JAX')
     def test_a_backend_is_found(self):
         self.assertEqual(answer(OVER_JAX, KERAS_BACKEND='jax'), 'jax')
+
+    def test_a_graph_needs_operations_of_text(self):
+        self.assertIs(lazy.tensorflow(), sys.modules['tensorflow'])
+        with (
+            mock.patch.object(importlib.util, 'find_spec', return_value=None),
+            self.assertRaisesRegex(ModuleNotFoundError, 'tensorflow_text'),
+        ):
+            lazy.tensorflow()
 
     def test_a_graph_needs_no_keras(self):
         self.assertEqual(answer(GRAPH), [[], 2.0, 'keras'])

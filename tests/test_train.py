@@ -240,7 +240,7 @@ class TrainTest(places.Folder, absltest.TestCase):
     def test_the_best_weights_stay_and_the_run_ends(self):
         """At a rate of 0.3 the loss of the sum soon rises, on any text."""
         workdir = self.folder
-        run_here(
+        shown = run_here(
             workdir, '--steps=20', '--objectives=mlm:1,bert_nce:0.5',
             '--encoder=transformer', '--learning_rate=0.3', '--warmup_steps=0',
             '--eval_every=1', '--best', '--patience_evals=2',
@@ -248,6 +248,8 @@ class TrainTest(places.Folder, absltest.TestCase):
         # An evaluation is one of those that choose the weights.
         self.assertEqual(Config.read(workdir).run['eval_every'], 1)
         *_, best, _, last = lines = records(workdir)
+        for step in 1, last['step']:
+            self.assertRegex(shown, rf'step {step}/20 \| .* \| \d:\d\d left')
         for line in lines:
             self.assertAlmostEqual(
                 line['heldout_loss'],
