@@ -1,6 +1,8 @@
 """How far work has come: what logs hold of it."""
 
+import contextlib
 import io
+import json
 import pathlib
 import sys
 from unittest import mock
@@ -8,6 +10,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from infoword_tf import commands
+from tests import places
 
 
 class Terminal(io.StringIO):
@@ -56,3 +59,15 @@ class ProgressTest(absltest.TestCase):
             if 'import tqdm' in path.read_text()
         ]
         self.assertEqual(around, ['commands.py'])
+
+
+class RecordTest(places.Folder, absltest.TestCase):
+    def test_the_last_result_stays(self):
+        folder = self.folder / 'new' / 'workdir'
+        for value in 0.5, 0.25:
+            with contextlib.redirect_stdout(io.StringIO()) as shown:
+                commands.record(folder, {'mi': value})
+            for text in (
+                shown.getvalue(), (folder / 'metrics.json').read_text()
+            ):  # fmt: skip
+                self.assertEqual(json.loads(text), {'mi': value})

@@ -85,7 +85,6 @@ class MaskedCopyTest(absltest.TestCase):
         often = masked.sum(0) / np.maximum(inner.sum(0), 1)
         self.assertLess(np.abs(often[inner.any(0)] - 0.4).max(), 0.05)
 
-
     def test_shares_of_a_batch_are_masked_as_the_whole(self):
         """A replica's by its number, a microbatch by its key."""
 
