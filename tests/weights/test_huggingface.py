@@ -705,6 +705,17 @@ class ParityTest(places.Folder, parameterized.TestCase):
             self.assertEqual([*model.objectives], rows)
 
     @parameterized.parameters(
+        ('eurobert_classes', 'mean', ['label']),
+        ('eurobert_classes', 'late', []), ('eurobert', 'late', ['mlm']),
+    )  # fmt: skip
+    def test_a_head_whose_scores_are_averaged_is_left_out(
+        self, case, pooling, rows
+    ):
+        _, workdir = self.converted(case, classifier_pooling=pooling)
+        objectives = infoword_tf.load(workdir).model.objectives
+        self.assertEqual([*objectives], rows)
+
+    @parameterized.parameters(
         ('bert_classes', 'multi_label_classification', special.expit),
         ('roberta_classes', 'multi_label_classification', special.expit),
         ('bert_classes', 'single_label_classification', softmax),
