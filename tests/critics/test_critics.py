@@ -123,7 +123,7 @@ class TableTest(absltest.TestCase):
                     TABLE[row].objective.check_settings(row, {row: settings})
 
     def test_heads_begin_as_those_of_init(self):
-        """Of a reranker the dense layer of a score, of terms the transform."""
+        """Takes the dense layer of a score, and the transform of terms."""
 
         def init(critics, **rows):
             rows = {k: types.SimpleNamespace(settings=v)

@@ -126,7 +126,7 @@ class RowTest(parameterized.TestCase):
             self.assertEqual((spread != 0).sum(), (band != 0).sum())
 
     def test_gradient_of_overlapping_blocks(self):
-        """That by hand sums what the plain operations' sums."""
+        """Equals the gradient of the plain operations."""
         random = np.random.default_rng(3)
         x = tf.constant(random.standard_normal((2, 15, 3)), tf.float32)
         for block, margin in ((5, 2), (5, 5), (3, 1)):

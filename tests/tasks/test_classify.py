@@ -812,7 +812,7 @@ class BegunTest(places.Folder, absltest.TestCase):
                 finished(**more)
 
     def test_a_rate_that_nobody_chose_stays(self):
-        """Of a run that has begun; and adapters have ten times as much."""
+        """Keeps that of a begun run; adapters have ten times as much."""
         choices = finetune.FinetuneChoices(workdir=str(self.folder))
         folder = self.write('seed=0', {'seed': 1}, learning_rate=0.25)
         self.assertEqual(finetune.with_rate(choices, 768).learning_rate, 3e-5)

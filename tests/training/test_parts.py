@@ -28,7 +28,7 @@ CASES = [
 
 
 def remembered(empty):
-    """What earlier steps have left: states, or how many of each sequence."""
+    """Makes what earlier steps leave: states, or counts of sequences."""
     empty = tf.convert_to_tensor(empty)
     if empty.dtype.is_integer:
         return tf.range(len(empty)) % 3

@@ -57,7 +57,7 @@ class OtherRunTest(absltest.TestCase):
         self.assertEqual((folder / 'flags.txt').read_text(), 'again')
 
     def test_weights_and_no_checkpoint(self):
-        """Those of a public folder would be lost."""
+        """Refuses to lose the weights of a public folder."""
         folder = pathlib.Path(self.create_tempdir().full_path)
         (folder / checkpoint.WEIGHTS).touch()
         with refused('weights_without_checkpoint', folder, f'--init={folder}'):
