@@ -585,3 +585,12 @@ class RecordTest(parameterized.TestCase):
         self.assertNotEqual(prepare._decisive(base, corpus('1')), key)
         write(vocab, 'b')
         self.assertNotEqual(prepare._decisive(base, corpus()), key)
+
+
+class IdentityTest(absltest.TestCase):
+    def test_stores_of_before_are_known_again(self):
+        """BLAKE2b of 80 bits, as b2sum has it."""
+        tokenizer = types.SimpleNamespace(
+            identity='a', lower_case=True, options={}
+        )
+        self.assertEqual(opened.identity_of(tokenizer), 'e04224630e7982bc9535')
