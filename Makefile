@@ -25,6 +25,8 @@ FOUND := $(shell for p in python3.11 python3.12 python3 python; do \
 PYTHON ?= $(FOUND)
 PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+# Debian 12's pip else builds seqeval by a setup.py that fails today.
+export PIP_USE_PEP517 := 1
 
 .PHONY: help setup quickstart test test-all test-numbers mutants lint oracles \
   beam-check demo demo-check serve-check serving-compat bench bench-peers \
