@@ -233,12 +233,20 @@ EXPECTATIONS = (
     # A peer computes in float32, which is the fastest that it has.
     Expected('`encode`, many texts, bfloat16', 'encode_bfloat16', '',
              'encode-bfloat16', TORCH, TORCH),
-    Expected('a SavedModel in bfloat16, one text, one thread',
-             'clients_bfloat16', '1 client', 'savedmodel 1, no batching',
-             'onnxruntime 1, no batching', ONNX),
-    Expected('a SavedModel in bfloat16, 8 clients', 'clients_bfloat16',
-             '8 clients', 'savedmodel 1, batches by 2',
-             'onnxruntime 1, batches by 2', ONNX),
+    *(
+        Expected(
+            f'a SavedModel in bfloat16, {asked}', 'clients_bfloat16', group,
+            f'savedmodel {setting}', f'{peer} {setting}', peer_is,
+        )
+        for asked, group, setting in (
+            ('one text, one thread', '1 client', '1, no batching'),
+            ('one text, two threads', '1 client', '2, no batching'),
+            ('8 clients', '8 clients', '1, batches by 2'),
+        )
+        for peer, peer_is in (
+            ('onnxruntime', ONNX), ('onnxruntime-int8', f'{ONNX}, 8 bits'),
+        )
+    ),
 )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from infoword_tf.choices import flag
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 
 OURS, ONNX, TORCH = 'savedmodel', 'onnxruntime', 'sentence-transformers'
-FROZEN = 'savedmodel-frozen'
+FROZEN, SMALL = 'savedmodel-frozen', 'onnxruntime-int8'
 BRANCHES, COUNT = 'savedmodel in branches', 2  # as many run side by side
 # Threads of other libraries go on spinning for so long after a call, which
 # would take a core from the next contestant.
@@ -87,7 +87,7 @@ def sentences(choices: EncodeChoices) -> list[str]:
 
 def of_texts(choices: EncodeChoices) -> dict[str, Any]:
     """Asks for all texts in one call: a record of `turns`."""
-    kinds = [TORCH, ONNX] if choices.peers else []
+    kinds = [TORCH, ONNX, SMALL] if choices.peers else []
     sides = [peers.start(kind, choices.peers) for kind in kinds]
     if choices.precision != 'float32':
         sides.append(peers.start(f'encode-{choices.precision}', choices.init))
@@ -103,7 +103,7 @@ def of_texts(choices: EncodeChoices) -> dict[str, Any]:
 
 def of_calls(choices: EncodeChoices, model: str) -> dict[str, Any]:
     """Asks an export and peers for small calls: a record of `turns`."""
-    kinds = [TORCH, ONNX] if choices.peers else []
+    kinds = [TORCH, ONNX, SMALL] if choices.peers else []
     if choices.peers and choices.precision != 'float32':
         kinds.append(f'{TORCH}-{choices.precision}')
     sides = [peers.start(OURS, model)]
@@ -166,6 +166,9 @@ SETTINGS = (
     ServerSetting(f'{ONNX} 1', 2),
     ServerSetting(f'{ONNX} 2'),
     ServerSetting(f'{ONNX} 2', 1),
+    ServerSetting(f'{SMALL} 1'),
+    ServerSetting(f'{SMALL} 1', 2),
+    ServerSetting(f'{SMALL} 2'),
     # Its tokenizer cannot be called by two threads at once.
     ServerSetting(f'{TORCH} 1', 1),
     ServerSetting(f'{TORCH} 2', 1),
@@ -223,7 +226,7 @@ def start_sides(
     kinds = [('encode', choices.init, ())]
     kinds += [(kind, model, (-1,)) for kind in (OURS, FROZEN)]
     if choices.peers:
-        kinds += [(ONNX, choices.peers, ()), (TORCH, choices.peers, ())]
+        kinds += [(kind, choices.peers, ()) for kind in (ONNX, SMALL, TORCH)]
     name = f'{BRANCHES} 1'
     return {
         f'{kind} {n}': peers.start(kind, path, f'{kind} {n}', n, more)

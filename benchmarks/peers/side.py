@@ -98,11 +98,11 @@ def sentence_transformers(
     )
 
 
-def onnxruntime(path: str, threads: int) -> Encode:
+def onnxruntime(path: str, threads: int, small: bool = False) -> Encode:
     """Returns a float32 graph with BERT's fusions, `tokenizers` and a mean.
 
     PATH is a sentence-transformers folder; the graph is made in a temporary
-    folder.
+    folder. `small` makes weights, and what is multiplied by them, 8 bits.
     """
     import pathlib
     import tempfile
@@ -152,6 +152,13 @@ def onnxruntime(path: str, threads: int) -> Encode:
             opt_level=1,
             use_gpu=False,
         ).save_model_to_file(fused)
+        if small:
+            from onnxruntime import quantization
+
+            quantization.quantize_dynamic(
+                fused, f'{graphs}/small.onnx', per_channel=True
+            )
+            fused = f'{graphs}/small.onnx'
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads
         session = runtime.InferenceSession(
@@ -197,6 +204,7 @@ SIDES: dict[str, Callable[[str, int], Encode]] = {
         sentence_transformers(path, threads, compiled=True)
     ),
     'onnxruntime': onnxruntime,
+    'onnxruntime-int8': lambda path, threads: onnxruntime(path, threads, True),
 }
 
 
