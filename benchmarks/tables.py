@@ -61,7 +61,7 @@ class RunTable(NamedTuple):
     common: Sequence[str] = ()
 
 
-TOKENS = 10, 30, 100, 300  # millions, that runs of a line are trained on
+TOKENS = 10, 30, 100  # millions, that runs of a line are trained on
 BATCH, LENGTH = 64, 64  # of these runs
 TEXTS = {'data': ('texts',), 'common': ('--corpus=text:texts/*.txt',)}
 TABLES = {
