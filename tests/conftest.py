@@ -108,8 +108,6 @@ SECOND = {
     'tests/test_lazy.py::*keras_*': 'a process',
     'tests/test_lazy.py::*needs_no_keras': 'a process',
     'tests/test_memory.py::*two_replicas_remember*': 'a second device',
-    'tests/test_memory.py::CheckpointTest*other_replicas*': 'other devices',
-    'tests/test_memory.py::CommandTest*': 'runs with memory',
     'tests/test_packaging.py::*': 'a wheel',
     'tests/test_prepare.py::*process_*': 'kills',
     'tests/test_prepare.py::*processes': 'processes',

@@ -27,14 +27,19 @@ class CheckpointsTest(absltest.TestCase):
         chief = checkpoint.Checkpoints(folder, 2)
         self.assertFalse(left.exists())
         for step in 1, 2, 3:
-            chief.save(step, {'a': np.full(2, step), 'state/x/y/0': np.ones(1)})
+            chief.save(step, {'a': np.full(2, step), **{
+                f'state/x/{name}': np.ones(1) for name in ('y/0', 'z/0', 'z/1')
+            }})  # fmt: skip
         self.assertLen(chief.paths(), 2)
-        a, state = tf.Variable([0, 0]), {'state/x/y/0': tf.Variable([0.0])}
+        a, fewer = tf.Variable([0, 0]), tf.Variable([0.0])
+        state = {'state/x/y/0': tf.Variable([0.0]), 'state/x/z/0': fewer}
         for more, value in ({'state/x/y/1': None}, 0), ({}, 1):
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 self.assertEqual(others.restore({'a': a}, state | more), 3)
             empty = 'x/y starts empty' in printed.getvalue()
             self.assertEqual(empty, bool(more))
+            self.assertIn('x/z starts empty', printed.getvalue())
+            self.assertEqual(float(fewer[0]), 0)
             self.assertEqual(float(state['state/x/y/0'][0]), value)
         self.assertEqual(a.numpy().tolist(), [3, 3])
         with refused('other_weight_shape', 'a has shape (2,)', '(3,)'):

@@ -18,20 +18,16 @@ from infoword_tf.encoders import Inputs
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import make_plan
-from infoword_tf.training import distribution, loop, optim
+from infoword_tf.training import loop, optim
 from infoword_tf.training.state import State
 from infoword_tf.views import VIEWS
-from tests import places, runs, zoo
+from tests import places, zoo
 from tests.near import assert_near
 from tests.objectives.eq1 import EagerCase, states_of
 
 V, D, B, T = zoo.V, 8, 4, 6
 ROW, MEMORY = 'transformer_xl', 'memory/streamed'
 STATISTICS = zoo.statistics()
-
-
-def setUpModule():
-    runs.set_up()
 
 
 def make_config(memory_length, rate=0.0, precision='float32', rows=(ROW,)):
@@ -246,21 +242,6 @@ class CheckpointTest(places.Folder, TrainerCase):
             self.assertGreater(np.abs(array).max(), 0)
         assert_near(self.arrays(fresh), self.arrays(trainer))
 
-    def test_of_other_replicas_or_none(self):
-        trainers = {n: self.make(n, steps=2) for n in (1, 2)}
-        for saving, other in ((1, 2), (2, 1)):
-            trainers[saving].train(tf.constant(1))
-            saved = checkpoint.Checkpoints(self.folder / str(saving), 2)
-            saved.save(1, trainers[saving].state.variables())
-            fresh = self.make(other)
-            for memory in (fresh.state.variables(), {}, None):
-                with contextlib.redirect_stdout(io.StringIO()) as shown:
-                    self.assertEqual(saved.restore({}, memory), 1)
-                says = 'memory/streamed starts empty' in shown.getvalue()
-                self.assertEqual(says, bool(memory))
-            for array in self.arrays(fresh).values():
-                self.assertFalse(array.any())
-
 
 class HeldoutTest(EagerCase):
     def views(self, rows=(ROW,)):
@@ -308,27 +289,3 @@ class HeldoutTest(EagerCase):
         self.assertLen(together, 21)
         for name, value in alone.items():
             self.assertAlmostEqual(together[name], value, places=4, msg=name)
-
-
-class CommandTest(places.Folder, parameterized.TestCase):
-    def run_here(self, workdir, *more):
-        two = any(flag.startswith('--strategy') for flag in more)
-        strategy = zoo.strategy(1 + two)
-        with mock.patch.object(
-            distribution, 'make_strategy', return_value=strategy
-        ):
-            return runs.run_here(
-                workdir, f'--objectives={ROW}', '--vocab_size=400',
-                '--steps=4', '--log_every=2', '--eval_every=4',
-                '--batch_size=4', '--seq_len=16', *more,
-            )  # fmt: skip
-
-    def test_another_number_of_replicas_says_so(self):
-        workdir = self.folder / 'run'
-        self.run_here(workdir)
-        sorted((workdir / 'checkpoints').iterdir())[-1].unlink()
-        (workdir / 'metrics.json').unlink()  # as of a run that was stopped
-        output = self.run_here(workdir, '--strategy=mirrored')
-        self.assertIn('going on with 2 replicas instead of 1', output)
-        self.assertIn('memory/streamed starts empty', output)
-        self.assertEqual(runs.records(workdir)[-1]['step'], 4)
