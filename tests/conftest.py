@@ -135,7 +135,6 @@ SECOND = {
     'tests/weights/test_added.py::*litert': 'LiteRT of other tokenizers',
     'tests/weights/test_onward.py::*epsilon*': 'other numbers',
     'tests/weights/test_onward.py::*goes_on*': 'a run',
-    'tests/weights/test_onward.py::*no_run*': 'a run',
     'tests/weights/test_onward.py::*no_padding': 'other graphs',
     'tests/weights/test_onward.py::*our_own*': 'runs',
 }
