@@ -52,7 +52,6 @@ SECOND = {
     'tests/benchmarks/test_work.py::*': 'contests of programs',
     'tests/critics/test_own.py::*': 'a process',
     'tests/data/pydocs/*::*does_not_import*': 'a process',
-    'tests/data/test_prepared.py::*a_run_opens*': 'a run',
     'tests/data/test_records.py::*memory_does*': 'processes',
     'tests/export/test_converted.py::*bfloat16_is*': 'another precision',
     'tests/export/test_converted.py::*says_what*': 'test_savedmodel has it',

@@ -7,7 +7,7 @@ from unittest import mock
 import tensorflow as tf
 from absl.testing import parameterized
 
-from infoword_tf.data import corpora, opened, prepared
+from infoword_tf.data import corpora, prepared
 from infoword_tf.data.documents import Document
 from tests import places
 from tests.data import datasets
@@ -71,13 +71,6 @@ class PreparedTest(parameterized.TestCase):
                 {document.sentences for document in corpus.train()},
                 {(f'Number {n} is here.', 'So it is.') for n in range(300)},
             )
-
-    def test_a_run_opens_it(self):
-        choices = opened.TextChoices('tfds:both', tokenizer='words')
-        text = opened.open_text(choices)
-        # Seven words and a [SEP] each, and five words.
-        self.assertLen(text.train.ids, 300 * 8)
-        self.assertLen(text.heldout.ids, 6)
 
     @parameterized.parameters('records', 'alone')
     def test_parts_are_the_whole(self, name):

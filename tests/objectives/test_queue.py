@@ -7,7 +7,6 @@ from absl.testing import parameterized
 from infoword_tf.objectives import text_ids
 from tests import eager, zoo
 from tests.objectives.eq1 import EagerCase, F, of_pair, sums
-from tests.refused import refused
 
 KEY = eager.new_key(4)
 
@@ -142,12 +141,3 @@ class QueueTest(EagerCase):
         self.assertNotEqual(actual[0, 0], actual[1, 0])
         alone = text_ids(tf.constant(ids[1:]), tf.constant(real[1:, 0]))
         self.assertEqual(alone.numpy(), actual[1, 0])
-
-    def test_a_momentum_encoder_needs_a_queue(self):
-        for row in ('ict', 'dim'):
-            case = zoo.Case(
-                row, masking='spans' if row == 'dim' else None,
-                settings={f'{row}.momentum': 0.9},
-            )  # fmt: skip
-            with refused('momentum_without_queue', f'--{row}.queue'):
-                zoo.model_of(case)
