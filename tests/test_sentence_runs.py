@@ -13,7 +13,6 @@ from infoword_tf.config import Config
 from infoword_tf.data.documents import split_sentences
 from infoword_tf.data.sentences import StoreSentences
 from infoword_tf.files import read_tensors, write_tensors
-from infoword_tf.objectives import SUMS
 from tests import places, quick, runs
 from tests.export import workdirs
 from tests.refused import refused
@@ -144,43 +143,6 @@ class PairsTest(absltest.TestCase):
         self.assertNotIn('random weights', shown)
         self.assertIn('pools by cls, this run by mean', shown)
         self.assertLen(Config.read(folder / 'again').dense, 1)
-
-    def test_pairs_alone_do_what_is_advised(self):
-        """And so does a run that goes on from there."""
-        folder, pairs = places.make(), f'--pairs={FOLDER}/a.csv'
-        few = '--batch_size=8', '--seq_len=32', '--precision=float32'
-        quick.run(
-            pairs, *few, '--simcse.pooling=cls', '--vocab_size=400',
-            '--epochs=0.09', f'--workdir={folder}/w',
-        )  # fmt: skip
-        first = Config.read(folder / 'w')
-        self.assertEqual(first.encoder.name, 'modern')
-        self.assertEqual(first.run['steps'], 2)  # of 20 to 28 an epoch
-        self.assertEqual(first.run['learning_rate'], 1e-3)
-        quick.run(
-            pairs, *few, f'--init={folder}/w', '--steps=1',
-            f'--workdir={folder}/again',
-        )  # fmt: skip
-        config = Config.read(folder / 'again')
-        self.assertEqual((config.pooling, config.dense), ('cls', first.dense))
-        self.assertContainsSubset(SUMS['pairs'].tuned, config.run)
-
-    def test_documents_train_a_head_that_pairs_go_on_with(self):
-        folder = places.make()
-        run_here(
-            folder / 'ict', '--steps=2', '--vocab_size=400', '--objectives=ict',
-            '--ict.critic=late', '--ict.token_width=8',
-        )  # fmt: skip
-        (vectors,) = infoword_tf.load(folder / 'ict').encode_tokens(['a name'])
-        self.assertEqual(vectors.shape[1], 8)
-        np.testing.assert_allclose((vectors**2).sum(axis=1), 1.0, atol=1e-5)
-        run_here(
-            folder / 'pairs', f'--pairs={FOLDER}/a.csv', '--steps=1',
-            f'--init={folder}/ict',
-        )  # fmt: skip
-        config = Config.read(folder / 'pairs')
-        self.assertEqual(config.critic, 'late')
-        self.assertEqual(config.critics, Config.read(folder / 'ict').critics)
 
     def test_a_reranker_and_a_student_of_another_critic(self):
         """Whose head is drawn anew where it goes on with another width."""

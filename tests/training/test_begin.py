@@ -23,6 +23,7 @@ class PairedChoicesTest(places.Folder, parameterized.TestCase):
         chosen = {x.removeprefix('--').split('=')[0] for x in typed}
         actual = begin.with_pairs(choices, dict.fromkeys(chosen))
         self.assertAlmostEqual(actual.learning_rate, rate)
+        self.assertEqual(actual.objectives, 'pairs')
 
 
 class LabelledChoicesTest(parameterized.TestCase):
