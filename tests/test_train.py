@@ -384,25 +384,16 @@ class FlagsReachTest(places.Folder, absltest.TestCase):
 
 class NspTest(places.Folder, absltest.TestCase):
     def test_bert(self):
-        """Passes pairs once; has no MI of `nsp`; loads and encodes."""
+        """Says which documents have no part; loads and encodes."""
         workdir = self.folder
         shown = run_here(workdir, '--objectives=bert', '--steps=2')
-        for pattern in (
-            r'\d+ documents have one sentence and no part in mlm, nsp\n',
-            r'nats \| nsp MI -, accuracy 0\.\d+, held out 0\.\d+\n',
-            r'nsp +training( +-){4}( +\d\.\d{3}){3}\n',
-        ):
-            self.assertRegex(shown, pattern)
+        self.assertRegex(
+            shown, r'\d+ documents have one sentence and no part in mlm, nsp\n'
+        )
+        # Of label 0; of held-out text, of the commoner one.
         last = records(workdir)[-1]
-        for prefix in ('', 'heldout/'):
-            for name in ('loss', 'accuracy', 'chance'):
-                self.assertIn(f'{prefix}nsp/{name}', last)
-            for name in ('mi', 'ceiling', 'log_candidates', 'unigram_mi'):
-                self.assertNotIn(f'{prefix}nsp/{name}', last)
-                self.assertIn(f'{prefix}mlm/{name}', last)
-            # Of label 0; of held-out text, of the commoner one.
-            low = 0.5 if prefix else 0.0
-            self.assertBetween(last[f'{prefix}nsp/chance'], low, 1.0)
+        self.assertBetween(last['nsp/chance'], 0.0, 1.0)
+        self.assertBetween(last['heldout/nsp/chance'], 0.5, 1.0)
         config = Config.read(workdir)
         self.assertEqual(config.masking, 'tokens')
         self.assertEqual(config.pooling, 'mean')

@@ -392,14 +392,8 @@ class StudentTest(Checks, parameterized.TestCase):
         # teacher's, three times, however few the questions are.
         small = [x for x in finetuning.SMALL
                  if not x.startswith(('--seq_len', '--epochs'))]  # fmt: skip
-        with (
-            mock.patch.object(finetuning, 'SMALL', small),
-            mock.patch.object(
-                finetune, 'train_all', side_effect=KeyboardInterrupt
-            ) as train,
-        ):
-            finetuning.run(distill, *choices)
-        asked = train.call_args.args[1].choices
+        with mock.patch.object(finetuning, 'SMALL', small):
+            asked = finetuning.prepared(distill, *choices).choices
         self.assertEqual((asked.epochs, asked.seq_len), (3, 32))
         done = finetuning.run(distill, *choices, '--version2')
         self.assert_refused(done, 'teacher_other_setting', '--span.null=False',

@@ -112,19 +112,15 @@ class BestTest(parameterized.TestCase):
         self.assertEqual(metrics['step'], best['step'])
         return best[name]
 
-    @parameterized.named_parameters(
-        ('transformer', 'simcse', False), ('table', 'skip_gram', True)
-    )
-    def test_it_is_what_tasks_sts_prints(self, objectives, is_table):
+    def test_it_is_what_tasks_sts_prints_of_a_table(self):
         """Cuts texts too: 8 tokens are fewer than most have."""
         workdir = places.make() / 'run'
         shown = train(
-            workdir, f'--best=sts:{PAIRS}', '--seq_len=8', '--steps=3',
-            f'--objectives={objectives}',
-        )  # fmt: skip
+            workdir, f'--best=sts:{PAIRS}', '--seq_len=8', '--steps=3'
+        )
         best = self.check(workdir, STS)
         self.assertEqual(round(best, 2), spearman(workdir))
-        self.assertEqual(infoword_tf.load(workdir).vectors.is_table, is_table)
+        self.assertTrue(infoword_tf.load(workdir).vectors.is_table)
         self.assertRegex(shown, 'sts/spearman is measured every 1 .*are trunc')
         self.assertIn(f'| spearman {best:.4f}\n', shown)
         self.assertIn(f'\nsts/spearman: {best:.4f}\n', shown)
