@@ -724,7 +724,7 @@ class ClassifyPartsTest(places.Folder, Checks, parameterized.TestCase):
 class ClassifyKilledTest(Checks, absltest.TestCase):
     @mock.patch.object(finetuning, 'SMALL', finetuning.SMALL[1:-1])
     def test_begun_with_fewer_epochs(self):
-        """Runs keep 3 steps and a rate; one that begins now has 10 epochs."""
+        """Runs keep 3 steps; one that begins now would have 10."""
         two, large = '--seeds=2', '--batch_size=24'
         with mock.patch.object(finetune, 'LEAST_UPDATES', 1):
             done = succeeded(run('fewer', two, large))
@@ -748,28 +748,13 @@ class ClassifyKilledTest(Checks, absltest.TestCase):
         self.assertNotIn('epochs, since', done.out)
         self.assertEqual(Config.read(FOLDER / 'stopped').run['steps'], 3)
         self.assertIsNotNone(checkpoint.weights_step(FOLDER / 'stopped'))
-        with mock.patch.object(finetune, 'RATE', 1.0):
-            more = succeeded(run('fewer', '--seeds=3', large))
+        more = succeeded(run('fewer', '--seeds=3', large))
         self.assertIn('over 3 seeds', more.out)
-        third, first = (
-            Config.read(FOLDER / f'fewer/seed={x}').run for x in (2, 0)
+        self.assertEqual(Config.read(FOLDER / 'fewer/seed=2').run['steps'], 3)
+        done = run('fewer', two, large, '--epochs=10')
+        self.assert_refused(
+            done, 'sweep_other_flags', '--steps was 3, is 10'
         )
-        for name in ('steps', 'learning_rate'):
-            self.assertEqual(third[name], first[name])
-        for more, value in (
-            ('--epochs=10', '--steps was 3, is 10'),
-            ('--examples=16', 'other examples'),
-            ('--label.pooler=tanh', 'seed=0 holds a run with other flags'),
-        ):
-            done = run('fewer', two, large, more)
-            self.assert_refused(done, 'sweep_other_flags', value)
-        with mock.patch.object(
-            finetune, 'check_and_run', side_effect=KeyboardInterrupt
-        ) as training:
-            done = run('more', large)
-        self.assertIn(
-            '26 examples: 10 epochs, since 3 have only 3 updates', done.out)
-        self.assertEqual(training.call_args.args[0].steps, 10)
 
 
 class BegunTest(places.Folder, absltest.TestCase):
