@@ -63,10 +63,6 @@ class LanguagesTest(places.Folder, absltest.TestCase):
                 last[f'heldout/{row}/loss'], min(values), max(values)
             )
         self.assertNotIn('heldout/mmlm/de-en_mi', last)
-        for record in records:
-            for row in ('mmlm', 'tlm', 'xlco'):
-                self.assertTrue(np.isfinite(record[f'{row}/loss']))
-        self.assertGreater(last['tokens_per_second'], 0)
         actual = Config.read(workdir)
         self.assertLen(actual.run['corpus'], 3)
         self.assertEqual(actual.pooling, 'cls')

@@ -16,7 +16,6 @@ from infoword_tf.data import labelling, tables
 from infoword_tf.data.examples import format_texts
 from infoword_tf.data.labelling import TableColumns
 from infoword_tf.evaluation import measures
-from infoword_tf.training.build import BuildCache
 from tasks import classify, distill, finetune, teacher
 from tests import places
 from tests.eager import eagerly
@@ -479,12 +478,6 @@ class StudentsSweepTest(absltest.TestCase):
             {round(d.steps / (50 // d.batch_size)) for d in self.runs},
             {2, 3, 4},
         )
-
-    def test_few_shapes_are_kept(self):
-        shared = BuildCache()
-        for number in range(9):
-            shared.add(str(number), mock.MagicMock())
-        self.assertEqual(list(shared.builds), list('345678'))
 
 
 class SumTest(absltest.TestCase):
