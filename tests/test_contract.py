@@ -27,25 +27,6 @@ def setUpModule():
 class QueueTest(absltest.TestCase):
     """A momentum encoder, and queues of keys."""
 
-    def test_the_average_follows(self):
-        """A copy at first; then 0.9 of itself and 0.1 of the encoder."""
-        model = Model(zoo.config('ict_queue'), zoo.SPECIALS)
-        pairs = model.averages['momentum']
-        self.assertLen(pairs, len(model.encoder.weights))
-        for copy, source in pairs:
-            np.testing.assert_array_equal(copy.numpy(), source.numpy())
-            source.assign(source + 1.0)
-        before = [copy.numpy() for copy, _ in pairs]
-        state = State(model, zoo.strategy(1), 8)
-        state.update_averages(tf.constant(False))
-        for (copy, _), old in zip(pairs, before, strict=True):
-            np.testing.assert_array_equal(copy.numpy(), old)
-        state.update_averages(tf.constant(True))
-        for (copy, source), old in zip(pairs, before, strict=True):
-            np.testing.assert_allclose(
-                copy.numpy(), 0.9 * old + 0.1 * source.numpy(), atol=1e-6
-            )
-
     def test_a_loss_that_is_not_finite_changes_nothing(self):
         self.enterContext(eagerly())
         trainer = zoo.make_trainer('ict_queue', 1, steps=2)

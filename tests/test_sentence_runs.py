@@ -73,10 +73,7 @@ class SentencesTest(absltest.TestCase):
 class ConditionedTest(absltest.TestCase):
     @mock.patch.dict(sizes.SIZES, mini={**quick.TINY, 'layers': 2})
     def test_two_stages_of_infocse_beside_a_discriminator(self):
-        """Stage 2 begins with stage 1's network.
-
-        Its table is trained apart from the embeddings.
-        """
+        """Stage 2 begins with stage 1's network."""
         folder = places.make()
         run_here(
             folder / 'one', '--objectives=infocse_stage1', '--size=mini',
@@ -94,9 +91,6 @@ class ConditionedTest(absltest.TestCase):
             self.assertIn(f'heldout/{row}/mi', last)
         self.assertNotIn('simcse/mi', last)  # batches have all lengths
         paths = read_tensors(folder / 'two' / 'weights.safetensors')
-        apart = paths['objectives/infocse/output_embeddings']
-        moved = np.abs(apart - paths['encoder/word_embeddings']).max()
-        self.assertBetween(moved, 1e-4, 0.03)  # two updates apart
         for brought in ('generator', 'discriminator', 'lower', 'diffcse'):
             self.assertEmpty([p for p in paths if brought in p])
         with refused('init_lacks_weights', '--init', '--infocse.output=la'):

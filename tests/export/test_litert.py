@@ -463,7 +463,6 @@ class ComplaintsTest(command.Checks, absltest.TestCase):
             ('--seq_len=40: this model reads 24', ['--seq_len=40'], {}),
             ('--dev is of labelled texts', ['--dev=a.tsv'], {}),
             ('--sts is of vectors', ['--sts=sts.tsv'], {'workdir': classes}),
-            ('has no config.json', [], {'workdir': FOLDER}),
         ):  # fmt: skip
             self.refuse(says, *flags, **changes)
 

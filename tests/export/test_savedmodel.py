@@ -666,14 +666,9 @@ class CommandsTest(Case):
         flags = (init, f'--output={MODEL.parent}')
         for module, arguments, message in (
             (savedmodel, flags, r'/1 is there already.*--version=2'),
-            (savedmodel, ('--init=/none', '--output=/none'),
-             'no config.json: it is not the workdir'),
             (savedmodel, flags[:1], '--output is missing'),
-            (savedmodel, flags[1:], '--init is missing'),
             (savedmodel, (*flags, 'more'), "'more' is no flag"),
-            (verify, (init,), '--model is missing: name the folder of a'),
             (verify, (model,), '--init is missing: name the workdir'),
-            (verify, (init, '--model=/none'), 'no version of an export'),
             (verify, (model, '--init=/none'), 'no config.json: it is not the'),
             (verify, (model, f'--init={other}'), 'config.json differ'),
             (compat, ('--python=/none',), 'make serving-compat makes it'),

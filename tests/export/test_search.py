@@ -186,8 +186,6 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
         twice = self.table('twice.jsonl', *2 * [('a', '', 'boats')])
         unnamed = self.table('unnamed.jsonl', (' ', '', 'boats'))
         for arguments, message in (
-            ((), '--model is missing'),
-            ((f'--model={self.folder}',), 'is no version of an export'),
             ((other, idx), 'is of another model, .*: name another folder'),
             ((other, idx, *first), 'is of another model'),
             ((model, idx, *second), 'is of another corpus, .*first.jsonl'),
