@@ -66,8 +66,6 @@ class LanguagesTest(places.Folder, absltest.TestCase):
         actual = Config.read(workdir)
         self.assertLen(actual.run['corpus'], 3)
         self.assertEqual(actual.pooling, 'cls')
-        filled = infoword_tf.load(workdir).fill_mask('He sees the [MASK].')
-        self.assertLen(filled, 1)
         _, described = read_exported(workdirs.exported())
         text = card.render(actual, described, None, '', last)
         self.assertIn('Text (fr): `text:', text)

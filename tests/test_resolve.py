@@ -447,6 +447,12 @@ class DefaultsTest(parameterized.TestCase):
             head = actual.vector_fields['critics']['late']['dense']
             self.assertEqual(head, late.written()['dense'])
             self.assertEqual(settings['query_length'], expected)
+        choices = ModelChoices('pairs', seq_len=32, settings={
+            'sentences.pairs': 2, 'simcse.token_width': 12,
+        })  # fmt: skip
+        fields = resolve(choices, started).vector_fields
+        (head,) = fields['critics']['late']['dense']
+        self.assertEqual(head['width'], 12)
 
     def test_bert_is_bert(self):
         """With the transform that its rows alone have on request."""

@@ -139,10 +139,8 @@ class PairsTest(absltest.TestCase):
         self.assertLen(Config.read(folder / 'again').dense, 1)
 
     def test_a_reranker_and_a_student_of_another_critic(self):
-        """Whose head is drawn anew where it goes on with another width."""
         folder = places.make()
-        pairs = f'--pairs={FOLDER}/a.csv', '--steps=1'
-        flags = *pairs, '--vocab_size=400'
+        flags = f'--pairs={FOLDER}/a.csv', '--steps=1', '--vocab_size=400'
         run_here(
             folder / 'cross', *flags, '--objectives=monobert',
             '--sentences.others=2',
@@ -162,13 +160,6 @@ class PairsTest(absltest.TestCase):
         )
         self.assertTrue(config.critics['late']['expand'])
         self.assertEqual(config.critics['late']['dense'][-1]['width'], 8)
-        run_here(
-            folder / 'wide', *pairs, '--objectives=simcse',
-            '--simcse.critic=late', '--simcse.token_width=12',
-            f'--init={folder}/late',
-        )  # fmt: skip
-        critics = Config.read(folder / 'wide').critics
-        self.assertEqual(critics['late']['dense'][-1]['width'], 12)
 
     def test_a_guide_of_another_vocabulary(self):
         folder, guide = places.make(), places.make() / 'guide'
