@@ -7,7 +7,6 @@ import numpy as np
 from absl.testing import absltest
 
 from benchmarks import trainers
-from infoword_tf.config import Config
 from infoword_tf.data import text_pairs
 from tests import places
 from tests.export import workdirs
@@ -68,13 +67,9 @@ class SameBatchesTest(absltest.TestCase):
         self.write([row[:2] for row in ROWS], 'a', 'b')
         names, _ = self.batches(0)
         self.assertEqual(names, ('a', 'b'))
-        prompted = self.folder / 'prompted'
-        prompted.mkdir()
-        for path in workdirs.shared().iterdir():
-            (prompted / path.name).symlink_to(path)
-        (prompted / 'config.json').unlink()
-        config = Config.read(workdirs.shared())
-        config.replace(prompts={'query': 'q: '}).write(prompted)
+        prompted = workdirs.write(
+            self.folder / 'prompted', fields={'prompts': {'query': 'q: '}}
+        )
         choices = dataclasses.replace(self.choices, source=str(prompted))
         with refused('peer_reads_other_texts', 'prompts'):
             trainers.batches_of(choices, 'cosine', 0)
