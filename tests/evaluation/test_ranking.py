@@ -337,7 +337,8 @@ class SearchTest(parameterized.TestCase):
 
     def test_complaints(self):
         good = np.ones((1, 2), np.float32)
-        with refused('vectors_not_finite'):
-            ranking.search(good, [(np.arange(1), good * np.nan)], 1)
+        for bad in np.nan, np.inf:
+            with refused('vectors_not_finite'):
+                ranking.search(good, [(np.arange(1), good * bad)], 1)
         with refused('unknown_similarity', "'euclid'"):
             ranking.search(good, [], 1, 'euclid')
