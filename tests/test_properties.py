@@ -1,6 +1,9 @@
-"""Flags of any value and files of any flags, tried on drawn ones."""
+"""Tables, flags and configs of any values, tried on drawn ones."""
 
+import csv
 import functools
+import io
+import json
 
 import hypothesis
 from absl.testing import absltest
@@ -8,6 +11,7 @@ from hypothesis import strategies as some
 
 from infoword_tf import commands, errors
 from infoword_tf.choices import RunChoices, flags_of
+from infoword_tf.data import tables
 from infoword_tf.objectives import TABLE
 from infoword_tf.resolve import resolve
 from tests import places
@@ -18,6 +22,67 @@ def tried(count):
     return hypothesis.settings(
         max_examples=count, derandomize=True, deadline=None, database=None
     )
+
+
+# Cells, two or more a row; a mark of UTF-8 at the beginning is none of them.
+CELLS = some.text(max_size=12).map(lambda x: x.replace('\ufeff', ''))
+ROWS = some.integers(2, 4).flatmap(
+    lambda width: some.lists(
+        some.lists(CELLS, min_size=width, max_size=width),
+        min_size=1, max_size=6,
+    )
+)  # fmt: skip
+
+
+class TablesTest(places.Folder, absltest.TestCase):
+    def read(self, name, text):
+        path = self.folder / name
+        path.write_text(text, encoding='utf-8', newline='')
+        table = tables.open_table(str(path))
+        return [list(table.names), *(list(cells) for _, cells in table.rows)]
+
+    @tried(60)
+    @hypothesis.given(ROWS, some.sampled_from(['\n', '\r\n', '\t']))
+    def test_csv_and_tsv(self, rows, end):
+        text = io.StringIO(newline='')
+        if end == '\t':
+            rows = [
+                [cell.translate({9: ' ', 10: ' ', 13: ' '}) for cell in row]
+                for row in rows
+            ]
+            text.write(''.join('\t'.join(row) + '\n' for row in rows))
+        else:
+            # Of \r alone a writer of Python 3.11 thinks that it ends no line.
+            quoting = csv.QUOTE_ALL if end == '\n' else csv.QUOTE_MINIMAL
+            writer = csv.writer(text, lineterminator=end, quoting=quoting)
+            writer.writerows(rows)
+        rows[0] = [name.strip() for name in rows[0]]
+        name = 'x.tsv' if end == '\t' else 'x.csv'
+        self.assertEqual(self.read(name, text.getvalue()), rows)
+
+    @tried(40)
+    @hypothesis.given(
+        some.lists(
+            some.dictionaries(
+                some.text(max_size=5),
+                some.text(max_size=9) | some.integers() | some.none(),
+                min_size=1, max_size=4,
+            ),
+            min_size=1, max_size=5,
+        ),
+        some.booleans(),
+    )  # fmt: skip
+    def test_jsonl(self, records, as_ascii):
+        text = ''.join(
+            json.dumps(x, ensure_ascii=as_ascii) + '\n' for x in records
+        )
+        names, *rows = self.read('x.jsonl', text)
+        columns = dict.fromkeys(name for x in records for name in x)
+        self.assertEqual(names, list(columns))
+        for record, row in zip(records, rows, strict=True):
+            expected = [record.get(name) for name in names]
+            expected = [str(x) if isinstance(x, int) else x for x in expected]
+            self.assertEqual(row, expected)
 
 
 @functools.cache
