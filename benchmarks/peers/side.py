@@ -153,10 +153,15 @@ def onnxruntime(path: str, threads: int, small: bool = False) -> Encode:
             use_gpu=False,
         ).save_model_to_file(fused)
         if small:
+            import onnx
             from onnxruntime import quantization
 
             quantization.quantize_dynamic(
-                fused, f'{graphs}/small.onnx', per_channel=True
+                fused,
+                f'{graphs}/small.onnx',
+                per_channel=True,
+                # What fused operations return is not inferred.
+                extra_options={'DefaultTensorType': onnx.TensorProto.FLOAT},
             )
             fused = f'{graphs}/small.onnx'
         options = runtime.SessionOptions()
