@@ -2,6 +2,7 @@
 
 import functools
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 
@@ -42,3 +43,13 @@ class VectorTest(EagerCase):
             actual = HeadVectors.entries(loaded, blocks, np.int32([3]), role)[0]
             expected = factor * np.array([[8, 10, 13]]) / 3
             np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+    def test_texts_and_tokenized_ones_alike(self):
+        """In batches, with or without a bar."""
+        both = mock.Mock(return_value=[HEAD[:1], HEAD])
+        loaded = SimpleNamespace(_arrays=both, _arrays_of=both, width=3)
+        loaded._joined = functools.partial(HeadVectors._joined, loaded)
+        for encode in HeadVectors.encode, HeadVectors.encode_tokenized:
+            actual = encode(loaded, X, 'query', 4, False)
+            np.testing.assert_array_equal(actual, HEAD[[0, 0, 1]])
+            both.assert_called_with(X, 'query', 4, False)

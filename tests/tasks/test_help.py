@@ -51,7 +51,7 @@ UNKNOWN = {
     f'{TRAIN} --stepps=3':
         "^FATAL Flags parsing error: Unknown command line flag 'stepps'",
 }  # fmt: skip
-XML = 'tasks.sts --helpxml'
+XML, SQUAD = 'tasks.sts --helpxml', 'tasks.squad --help=epochs'
 
 
 @functools.cache
@@ -63,7 +63,7 @@ def printed():
         *(f'{TRAIN} {x}' for x in ROWS),
         *(f'{TRAIN} --help {x}' for x in ENCODED),
         *(f'{module} --helpfull' for module in commands()),
-        *ORDERED, *NAMED, *UNKNOWN, XML,
+        *ORDERED, *NAMED, *UNKNOWN, XML, SQUAD,
     ]  # fmt: skip
     typed = [line.format(folder).split() for line in lines]
     return dict(zip(lines, answers(typed, ROOT), strict=True))
@@ -188,8 +188,10 @@ class HelpTest(absltest.TestCase):
         self.assertEqual(shown(more), ['init', 'workdir'])
 
     def test_of_others(self):
-        """A name that is nothing, and help for programs."""
-        [xml] = self.pages(XML)
+        """A name that is nothing, of a task alone, and help for programs."""
+        xml, squad = self.pages(XML, SQUAD)
+        self.assertIn('--steps sets the number', squad)
+        self.assertNotIn('small tables', squad)
         names = [x.text for x in ElementTree.fromstring(xml).iter('name')]
         self.assertContainsSubset(['data', 'init'], names)
         for line, message in UNKNOWN.items():

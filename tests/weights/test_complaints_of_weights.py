@@ -304,6 +304,7 @@ class ComplaintsTest(places.Folder, parameterized.TestCase):
             convert.convert(self.folder / 'nothing', self.folder / 'workdir')
         with self.assertRaisesRegex(FileExistsError, 'name a new folder'):
             convert.convert(source, source)
+        (self.folder / 'workdir').mkdir()  # empty
         convert.convert(source, self.folder / 'workdir')
         with self.assertRaisesRegex(FileExistsError, 'name a new folder'):
             convert.write(self.folder / 'workdir', source, 'huggingface')
