@@ -21,7 +21,7 @@ import re
 import shutil
 import tempfile
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 CACHE = 'INFOWORD_CACHE'
@@ -48,6 +48,18 @@ def make(
             answers.mkdir(exist_ok=True)
             (folder / 'cache').mkdir()
             (folder / 'cache' / answers.name).symlink_to(answers)
+    return folder
+
+
+def write(
+    folder: pathlib.Path, files: Mapping[str, str | bytes]
+) -> pathlib.Path:
+    """Writes files into a folder, by name; returns the folder."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = content.encode() if isinstance(content, str) else content
+        path.write_bytes(data)
     return folder
 
 

@@ -242,9 +242,7 @@ def setUpModule():
     languages.write(FOLDER)
     write_pairs(FOLDER / 'a.csv')
     write_pairs(FOLDER / 'b.csv', wrong=False)
-    for name, content in FILES.items():
-        (FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
-        (FOLDER / name).write_bytes(content)
+    places.write(FOLDER, FILES)
     runs.run_here(FOLDER / 'run', '--steps=4')
     called('prepare', FOLDER)
 

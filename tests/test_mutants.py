@@ -8,7 +8,7 @@ from unittest import mock
 
 from absl.testing import absltest, parameterized
 
-from tests import mutants
+from tests import mutants, places
 
 TOY = """
 def is_below(a, b):
@@ -154,14 +154,11 @@ class DrawTest(absltest.TestCase):
 class PlantedTest(absltest.TestCase):
     def test_one_is_killed_and_one_survives(self):
         root = pathlib.Path(self.create_tempdir().full_path)
-        for name, text in {
+        places.write(root, {
             'infoword_tf/__init__.py': '', 'infoword_tf/toy.py': TOY,
             'tests/toys/test_toy.py': TESTS,
             'tests/test_late.py': 'import time\ntime.sleep(60)',
-        }.items():  # fmt: skip
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        })  # fmt: skip
         done = subprocess.run(
             [sys.executable, '-c', PROGRAM, str(root),
              '--files=infoword_tf/*.py'],

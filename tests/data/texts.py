@@ -12,12 +12,7 @@ class Temporary(places.Folder, parameterized.TestCase):
     """Tests that write files into a folder of their own."""
 
     def write(self, name, content):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, str):
-            content = content.encode()
-        path.write_bytes(content)
-        return path
+        return places.write(self.folder, {name: content}) / name
 
 
 @contextlib.contextmanager

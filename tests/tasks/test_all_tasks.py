@@ -431,10 +431,7 @@ LATE = {
 def setUpModule():
     global FOLDER, WORKDIRS
     FOLDER = places.make()
-    for name, text in FILES.items():
-        path = FOLDER / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    places.write(FOLDER, FILES)
     rows = finetuning.sentences()
     finetuning.write(FOLDER / 'train.tsv', ('text', 'label'), rows[:26])
     finetuning.write(FOLDER / 'dev.tsv', ('text', 'label'), rows[50:75])
