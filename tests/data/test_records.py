@@ -1,9 +1,9 @@
 """JSON lines, Parquet and Arrow as corpora."""
 
 import contextlib
+import functools
 import gzip
 import io
-import json
 from unittest import mock
 
 import numpy as np
@@ -17,6 +17,7 @@ from tests import runs
 from tests.data import texts
 from tests.refused import refused
 
+json_lines = functools.partial(topics.file_of, 'jsonl')
 MEMORY = """
 import pathlib, sys
 from infoword_tf.data.readers import read_columns
@@ -38,10 +39,6 @@ def zst(data):
         pyarrow.compress(part, codec='zstd', asbytes=True)
         for part in (data[:half], data[half:])
     )
-
-
-def json_lines(values):
-    return ''.join(json.dumps(value) + '\n' for value in values).encode()
 
 
 def table_of(values):

@@ -2,14 +2,12 @@
 
 import collections
 import dataclasses
-import gzip
 import json
 import math
 import pathlib
 from unittest import mock
 
 import numpy as np
-import pyarrow
 import tensorflow as tf
 from absl.testing import parameterized
 from scipy import sparse
@@ -24,6 +22,7 @@ from infoword_tf.evaluation import retrieval as evaluation
 from infoword_tf.evaluation.retrieval import corpus_task
 from tasks import retrieval
 from tests import places
+from tests.corpus import file_of
 from tests.refused import refused
 from tests.tasks import command, counting
 from tests.tasks.counting import BUCKETS, PASSAGES, embed
@@ -57,15 +56,11 @@ def write_folder(
 ):  # fmt: skip
     folder = pathlib.Path(folder)
     (folder / 'qrels').mkdir(parents=True, exist_ok=True)
-    for name, records in (('corpus', documents), ('queries', queries)):
-        text = ''.join(json.dumps(r) + '\n' for r in records).encode()
-        if packed and name == 'queries':
-            zipped = pyarrow.compress(text, codec='zstd', asbytes=True)
-            (folder / f'{name}.jsonl.zst').write_bytes(zipped)
-        elif packed:
-            (folder / f'{name}.jsonl.gz').write_bytes(gzip.compress(text))
-        else:
-            (folder / f'{name}.jsonl').write_bytes(text)
+    for name, records, pack in (
+        ('corpus', documents, '.gz'), ('queries', queries, '.zst')
+    ):  # fmt: skip
+        end = 'jsonl' + pack * packed
+        (folder / f'{name}.{end}').write_bytes(file_of(end, records))
     (folder / 'qrels' / 'test.tsv').write_bytes(judged.encode())
     return folder
 
