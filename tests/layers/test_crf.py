@@ -8,6 +8,7 @@ from absl.testing import parameterized
 
 from infoword_tf.layers import crf
 from infoword_tf.layers.dropout import new_key
+from tests.objectives import eq1
 
 C = 3
 WORD = np.array([
@@ -19,10 +20,7 @@ PLAIN, FUSED = None, 0
 
 def drawn():
     random = np.random.default_rng(0)
-    layer = crf.Crf(C)
-    layer.build()
-    for weight in layer.weights:
-        weight.assign(random.standard_normal(weight.shape))
+    layer = eq1.drawn(crf.Crf(C))
     scores = random.standard_normal((*WORD.shape, C)).astype(np.float32)
     targets = random.integers(0, C, WORD.shape).astype(np.int32)
     return layer, scores, targets

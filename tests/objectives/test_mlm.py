@@ -22,6 +22,7 @@ from tests.objectives.eq1 import (
     F,
     batch_of,
     check,
+    drawn,
     of_pair,
     of_piece,
     states_of,
@@ -44,10 +45,7 @@ def make_objective(row, width=D, form='gelu_tanh', **settings):
     random = np.random.default_rng(1)
     encoder.embedding_table.assign(0.5 * random.standard_normal((V, width)))
     objective = TABLE[row].objective(row, encoder, zoo.SPECIALS, **settings)
-    objective.build()
-    for weight in objective.weights:
-        weight.assign(0.5 * random.standard_normal(weight.shape))
-    return objective
+    return drawn(objective, scale=0.5)
 
 
 def make_view(row, targets, weights=None, sequences=None, shown=None):

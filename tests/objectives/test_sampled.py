@@ -15,21 +15,16 @@ from infoword_tf.objectives.mlm import inclusion
 from infoword_tf.views import View
 from tests import zoo
 from tests.eager import eagerly
-from tests.objectives.eq1 import EagerCase, batch_of, sums
+from tests.objectives.eq1 import EagerCase, batch_of, drawn, sums
 
 V, D, B, T = zoo.V, 6, 4, 9
 ROW, VIEW = 'transformer_xl', 'streamed'
 
 
 def make_objective(sampled, scale=1.0):
-    encoder = Lookup(vocab_size=V, width=D)
-    encoder.build()
+    encoder = drawn(Lookup(vocab_size=V, width=D), 0, scale)
     objective = NextTokens(ROW, encoder, zoo.SPECIALS, sampled=sampled)
-    objective.build()
-    random = np.random.default_rng(0)
-    for variable in (encoder.embedding_table, objective.token_bias):
-        variable.assign(scale * random.standard_normal(variable.shape))
-    return objective
+    return drawn(objective, scale=scale)
 
 
 def make_view():

@@ -35,6 +35,14 @@ WAYS = {'forward': [(0, 1)], 'both': [(0, 1), (1, 0)]}
 WAYS['joint'] = WAYS['both']
 
 
+def opened(objectives='simcse', key=KEY, **more):
+    """The model of a case, its views, and the batch of `simcse`."""
+    case = zoo.Case(objectives, **more)
+    model, all_views = zoo.model_of(case, 0.0), zoo.views_of(case.resolved)
+    batches, _ = model.batches(all_views, zoo.statistics(), key)
+    return model, all_views, batches['simcse']
+
+
 def combinations(way):
     """All settings of what is contrasted that may stand together.
 
@@ -326,12 +334,9 @@ class PoolingTest(EagerCase):
     @parameterized.parameters('cls', 'mean', 'first_last', 'last_two')
     def test_as_what_is_loaded_pools(self, pooling):
         """Pools copies that share rows as each text alone."""
-        case = zoo.Case(
-            'simcse', settings={'simcse.pooling': pooling}, layers=3
+        model, all_views, batch = opened(
+            settings={'simcse.pooling': pooling}, layers=3
         )
-        model = zoo.model_of(case, rate=0.0)
-        all_views = zoo.views_of(case.resolved)
-        batch = model.batches(all_views, zoo.statistics(), KEY)[0]['simcse']
         actual = model.objectives['simcse'].vectors(batch)['texts']
         view = all_views['sentences']
         for slot in np.ndindex(*view.weights['simcse'].shape):
@@ -365,8 +370,7 @@ class PoolingTest(EagerCase):
             self.assertGreater(np.abs(a - b).max(), 0.01)
             again = model.batches(all_views, zoo.statistics(), key)[0]['simcse']
             same(objective.vectors(again)['texts'][:, 0], a)
-        still = zoo.model_of(case, rate=0.0)
-        batch = still.batches(all_views, zoo.statistics(), KEY)[0]['simcse']
+        still, _, batch = opened()
         a, b = np.moveaxis(still.objectives['simcse'].vectors(batch)['texts'],
                            1, 0)  # fmt: skip
         near(a, b, atol=1e-5)
@@ -375,16 +379,10 @@ class PoolingTest(EagerCase):
 class CutTest(EagerCase):
     def test_so_many_features_and_tokens_of_first_texts(self):
         """The same features in all of a text's tokens; others elsewhere."""
-        case = zoo.Case(
-            'consert',
-            settings={
-                'simcse.cut_features': 0.2, 'simcse.cut_tokens': 0.3,
-                'sentences.shuffle': False,
-            },
-        )  # fmt: skip
-        model = zoo.model_of(case, rate=0.0)
-        all_views = zoo.views_of(case.resolved)
-        batch = model.batches(all_views, zoo.statistics(), KEY)[0]['simcse']
+        model, all_views, batch = opened('consert', settings={
+            'simcse.cut_features': 0.2, 'simcse.cut_tokens': 0.3,
+            'sentences.shuffle': False,
+        })  # fmt: skip
         view = all_views['sentences']
         cut_mask = model.objectives['simcse'].form.cut_mask(batch, view).numpy()
         seen = set()
@@ -404,16 +402,10 @@ class CutTest(EagerCase):
 
     def test_the_only_copy_is_cut(self):
         """Where a momentum encoder makes b."""
-        case = zoo.Case(
-            'simcse',
-            settings={
-                'sentences.keys': 'positives', 'simcse.momentum': 0.9,
-                'simcse.cut_features': 0.2,
-            },
-        )  # fmt: skip
-        model = zoo.model_of(case, rate=0.0)
-        all_views = zoo.views_of(case.resolved)
-        batch = model.batches(all_views, zoo.statistics(), KEY)[0]['simcse']
+        model, all_views, batch = opened(settings={
+            'sentences.keys': 'positives', 'simcse.momentum': 0.9,
+            'simcse.cut_features': 0.2,
+        })  # fmt: skip
         view, objective = all_views['sentences'], model.objectives['simcse']
         cut_mask = objective.form.cut_mask(batch, view).numpy()
         for row, j in np.argwhere(view.weights['simcse'] > 0):
