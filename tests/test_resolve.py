@@ -605,17 +605,17 @@ class VectorTest(parameterized.TestCase):
         ('infoword', 'cls', 'dot'),
         ('bert_nce,dim,nsp', 'cls', 'dot'),
         ('ict', 'weighted', 'cosine'),
-        ('mlm,ict', 'weighted', 'cosine'),
-        ('dim,ict', 'weighted', 'cosine'),
         ('bert_nce,dim,ict', 'weighted', 'cosine'),
+        ('transformer_xl', 'mean', 'cosine', 'end'),
+        ('plm', 'mean', 'cosine', 'xlnet'),
     )
-    def test_of_sums(self, objectives, pooling, similarity):
+    def test_of_sums(self, objectives, pooling, similarity, layout='bert'):
         """ict before dim before the rest, however they are ordered."""
         for rows in itertools.permutations(parse(objectives)):
             actual = config_of(','.join(rows))
             self.assertEqual(
                 (actual.pooling, actual.similarity, actual.layout),
-                (pooling, similarity, 'bert'),
+                (pooling, similarity, layout),
             )
 
     def test_of_settings(self):

@@ -149,23 +149,6 @@ class HighestTest(parameterized.TestCase):
                 actual[:, 0], best[present, text], rtol=1e-5, atol=2e-6
             )
 
-    def test_one_number_a_token_counts_for_the_token_alone(self):
-        """The larger of two; special tokens have none."""
-        encoder = mock.Mock(width=1, vocab_size=6)
-        layer = lexical.Lexical(
-            encoder, lexical.TOKENS, activation='relu', left_out=[2]
-        )
-        layer.build()
-        layer.kernel.assign([[1.0]])
-        layer.bias.assign([0.0])
-        states = np.float32([[9, 3, 5, -1, 7]])[..., None]
-        ids = np.int32([[2, 4, 4, 5, 4]])
-        blocks = np.int32([[0, 0, 0, 1, 3]])
-        highest = layer.highest(states, ids, blocks, 3)
-        np.testing.assert_array_equal(
-            layer.weights_of(highest), [[0, 0, 0, 0, 5, 0], [0] * 6, [0] * 6]
-        )
-
     @parameterized.parameters(
         ('relu', [0, 1, np.e - 1, 3]), ('log1p_relu', [0, np.log(2), 1, 0]),
         ('log1p_log1p_relu', [0, np.log1p(np.log(2)), np.log(2), 0]),

@@ -51,20 +51,22 @@ class LexicalTest(EagerCase):
     def test_a_number_a_token(self):
         """The largest of equal tokens of a text; -1e30 of all that it lacks.
 
-        Special tokens are left out, unless there are none.
+        Special tokens are left out, unless there are none. The third text of
+        each row has no token.
         """
         encoder = types.SimpleNamespace(width=1, vocab_size=V)
         ids = np.int32([[4, 4, 5, 2, 5], [5, 6, 6, 4, 4]])
         states = np.float32([[3, -1, 2, 9, 4], [7, 1, 2, 8, 8]])[..., None]
+        blocks = np.where(BLOCKS < 2, BLOCKS, 3)
         for left_out in ([], [2]):
             layer = drawn(Lexical(encoder, 'tokens', left_out=left_out))
             layer.kernel.assign([[2]])
             layer.bias.assign([1])
-            expected = np.full((4, V), -np.inf)
+            expected = np.full((6, V), -np.inf)
             expected[0, 4] = 7
             expected[1, [2, 5]] = [-np.inf if left_out else 19, 9]
-            expected[2, 5] = 15
-            expected[3, 6] = 5
-            actual = np.array(layer.highest(states, ids, BLOCKS, 2))
+            expected[3, 5] = 15
+            expected[4, 6] = 5
+            actual = np.array(layer.highest(states, ids, blocks, 3))
             actual[actual <= NEVER] = -np.inf
             np.testing.assert_allclose(actual, expected)

@@ -10,7 +10,7 @@ from infoword_tf.views import permuted
 from infoword_tf.views.streams import Streams
 from tests.chances import assert_share, assert_shares
 from tests.refused import refused
-from tests.views.texts import same
+from tests.views.texts import assert_view, same
 
 SPECIALS = views.Specials(2, 3, 4, 100)
 SEP, CLS = SPECIALS.sep_id, SPECIALS.cls_id
@@ -418,6 +418,7 @@ class ViewTest(absltest.TestCase):
         self.assertIsNone(view.block_ids)
         self.assertIsNone(view.positions)
         self.assertEqual(view.counts, {})
+        assert_view(view)  # its types
 
     def test_the_draw_of_a_view_has_its_settings(self):
         streams, expected, _ = drawn(4, 24, k=3, order='strict')
@@ -427,9 +428,3 @@ class ViewTest(absltest.TestCase):
         actual = draw.function(streams, random, **draw.settings)
         for name, array in expected._asdict().items():
             same(getattr(actual, name), array, name)
-
-    def test_types(self):
-        *_, view = drawn(4, 24)
-        for path, array in views.flatten({'v': view}).items():
-            expected = np.float32 if '/weights/' in path else np.int32
-            self.assertEqual(array.dtype, expected, path)
