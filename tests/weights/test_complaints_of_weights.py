@@ -117,8 +117,6 @@ FAULTS = {
              '"num_attention_heads": 2, "intermediate_size": 24}'),
         'no_padding_id', 'pad_token_id None',
     ),
-    'relative_positions': (config(position_embedding_type='relative_key'),
-                           'value_not_convertible', "only 'absolute'"),
     'no_config': (gone('config.json'), OSError, 'has no config.json'),
     'no_json': (text('config.json', '{'), ValueError, 'config.json is no JSON'),
     'no_weights': (gone('model.safetensors'), OSError,
@@ -172,8 +170,6 @@ FAULTS = {
     'shape': (weights(lambda t: t.update({NAME: t[NAME][:, :-1]})),
               'public_weight_shape', NAME, '(16, 23) in the file',
               'asks for (16, 24)'),
-    'other_layers': (config(num_hidden_layers=3), 'public_weights_lacking',
-                     'encoder.layer.2.'),
     'fewer_layers': (config(num_hidden_layers=1), 'unknown_public_weights',
                      'encoder.layer.1'),
     'other_encoder': (
@@ -224,8 +220,6 @@ ROTARY_FAULTS = {
     'order': ('gemma', config(layer_types=[_EVERY[0], *_EVERY, _EVERY[0]]),
               'unknown_layer_types'),
     'mask': ('qwen2', config(auto_map={}), 'mask_by_own_code', 'is_causal'),
-    'groups': ('qwen3', config(num_key_value_heads=3), 'kv_heads_divide_heads',
-               3, 4),
 }  # fmt: skip
 
 

@@ -151,7 +151,6 @@ READ = (
 # ... or how it is refused; None takes a key away.
 REFUSED = (
     ('albert', {'embedding_size': 16}, 'albert_equal_widths', 16),
-    ('mpnet', {'max_position_embeddings': 2}, 'no_position_left', 1),
     ('modern', {'rope_scaling': {'type': 'linear', 'factor': 2.0}},
      'unknown_rope', 'linear'),
     ('deberta_mlm', {'position_buckets': -1}, 'config_lacks_key',
