@@ -15,7 +15,6 @@ from infoword_tf.config import Config, read_exported
 from infoword_tf.files import read_tensors
 from tests import languages, places, quick, runs
 from tests.export import workdirs
-from tests.refused import refused
 from tests.weights import folders
 
 
@@ -122,9 +121,6 @@ class LanguagesTest(places.Folder, absltest.TestCase):
         actual = Config.read(workdir).run
         self.assertEqual(actual['corpus_weights'], ['books=1', 'web=3'])
         self.assertEqual(actual['heldout'], f'books={FOLDER}/text.en')
-        run(workdir, *flags, '--corpus_weights=books=1,web=3')
-        with refused('run_other_flags', '--corpus_weights', 'web=3', 'web=4'):
-            run(workdir, *flags, '--corpus_weights=books=1,web=4')
 
     def test_translations_alone(self):
         """They are what the vocabulary is learned from too."""
