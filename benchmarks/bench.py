@@ -132,7 +132,7 @@ BENCHMARKS = {
         ('--texts=200', '--rounds=3'), ('--texts=600', '--rounds=5'),
     ),
     'encode_bfloat16': Benchmark(
-        'encode', 'encode',
+        'encode beside bfloat16', 'encode',
         (*ENCODE, '--ask=texts', '--precision=bfloat16'),
         ('--texts=200', '--rounds=3'), ('--texts=600', '--rounds=5'), True,
     ),
@@ -152,7 +152,7 @@ BENCHMARKS = {
         None, ('--rounds=200',),
     ),
     'calls_bfloat16': Benchmark(
-        'a call', 'encode', (*ENCODE, '--ask=calls', '--precision=bfloat16'),
+        'one call', 'encode', (*ENCODE, '--ask=calls', '--precision=bfloat16'),
         None, ('--rounds=200',), True,
     ),
     'clients': Benchmark(

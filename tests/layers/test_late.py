@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from infoword_tf.layers import late, lexical
+from infoword_tf.layers.dense import Dense
 from tests import eager
 
 KEYS = None, eager.new_key(1)
@@ -74,6 +75,22 @@ class LateTest(parameterized.TestCase):
         for key in KEYS:
             scores = late.late_scores(a, self.a_real, b, b_real, key=key)
             np.testing.assert_allclose(np.diag(scores), actual, atol=2e-6)
+
+
+class TokenVectorsTest(parameterized.TestCase):
+    def test_every_state_has_a_vector(self):
+        """By one layer after the other, in any number of dimensions."""
+        dense = [Dense(2, 4, 'identity', bias=False),
+                 Dense(4, 3, 'identity', bias=False)]  # fmt: skip
+        layer = late.TokenVectors(dense)
+        layer.build()
+        matrices = np.arange(8.0).reshape(2, 4), np.arange(12.0).reshape(4, 3)
+        for each, matrix in zip(dense, matrices, strict=True):
+            each.kernel.assign(matrix)
+        states = np.float32(np.arange(20).reshape(1, 2, 5, 2))
+        expected = states @ matrices[0] @ matrices[1]
+        np.testing.assert_array_equal(layer.projected(states), expected)
+        self.assertEqual(layer.width, 3)
 
 
 class HighestTest(parameterized.TestCase):
