@@ -49,7 +49,7 @@ SECOND = {
     'tests/benchmarks/test_exports.py::*': 'contests of programs',
     'tests/benchmarks/test_step.py::*': 'contests of programs',
     'tests/benchmarks/test_trainers.py::SameB*': 'contests of programs',
-    'tests/benchmarks/test_work.py::*': 'contests of programs',
+    'tests/benchmarks/test_work.py::JaxTest*': 'every row under JAX',
     'tests/critics/test_own.py::*': 'a process',
     'tests/data/pydocs/*::*does_not_import*': 'a process',
     'tests/data/test_records.py::*memory_does*': 'processes',

@@ -37,7 +37,6 @@ from infoword_tf.objectives.objective import (
     Batch,
     Copy,
     Row,
-    Scoring,
 )
 from infoword_tf.objectives.sentence_texts import (
     VIEW,
@@ -263,5 +262,4 @@ ROW = Row(
     views={VIEW: _reads, MASKED: _reads_masked},
     needs=('alone', 'positions'),
     auxiliaries=_auxiliaries,
-    products=Scoring.all_pairs,
 )

@@ -72,6 +72,13 @@ class PreparedTest(parameterized.TestCase):
                 {(f'Number {n} is here.', 'So it is.') for n in range(300)},
             )
 
+    def test_long_texts_go_on_in_the_next_document(self):
+        """Which begins to count anew: 6 letters are no more than 6."""
+        corpus = corpora.open_corpus('tfds:both')
+        with mock.patch.object(prepared, 'LONGEST', 6):
+            actual = [document.sentences for document in corpus.heldout()]
+        self.assertEqual(actual, [('Ämter are held.',), ('Twice.', 'Below.')])
+
     @parameterized.parameters('records', 'alone')
     def test_parts_are_the_whole(self, name):
         """In its order, with the numbers that examples have there."""

@@ -123,6 +123,14 @@ class InfoCseTest(EagerCase):
         mi = (-log_p - losses[masked]).mean()
         self.assertAlmostEqual(outcome.mi / outcome.measured, mi, delta=1e-4)
 
+    def test_a_frozen_copy_does_not_drop(self):
+        """Whatever the rate of the trained encoder is."""
+        layers = []
+        for rate in 0.0, 0.5:
+            self.make(lower='frozen', rate=rate)
+            layers.append(self.encoded['lower'][1].layers[1])
+        np.testing.assert_array_equal(*layers)
+
     @parameterized.named_parameters(
         ('frozen', {'lower': 'frozen', 'output': 'layer'}, False),
         ('detached', {'lower': 'detached'}, False),

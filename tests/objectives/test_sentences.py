@@ -400,6 +400,17 @@ class CutTest(EagerCase):
         last = cut_mask[view.block_ids == view.targets['simcse'][0].size]
         self.assertTrue((last == 1).all())
 
+    @parameterized.parameters('mean', 'first_last')
+    def test_none_of_few_tokens_is_cut(self, pooling):
+        """Whose layers are pooled as those of whole texts are."""
+        vectors = []
+        for settings in {}, {'simcse.cut_tokens': 1e-6}:
+            model, _, batch = opened(
+                settings={**settings, 'simcse.pooling': pooling}, layers=3
+            )
+            vectors.append(model.objectives['simcse'].vectors(batch)['texts'])
+        near(*vectors, atol=1e-5)
+
     def test_the_only_copy_is_cut(self):
         """Where a momentum encoder makes b."""
         model, all_views, batch = opened(settings={

@@ -839,6 +839,14 @@ class PaceTest(absltest.TestCase):
                 finetune.train_once(prepared, {})
             self.assertEqual(trained.call_args.args[0].steps, steps)
             self.assertEqual(line in shown.getvalue(), not changes)
+        labelled.train.size = 16 * 134  # three epochs are enough
+        with (
+            mock.patch.object(finetune, 'check_and_run') as trained,
+            contextlib.redirect_stdout(io.StringIO()) as shown,
+        ):
+            finetune.train_once(finetune.PreparedTask(labelled, choices), {})
+        self.assertEqual(trained.call_args.args[0].steps, 3 * 134)
+        self.assertEqual(shown.getvalue(), '')
 
     def pace(self, examples, epochs, **more):
         choices = finetune.FinetuneChoices(batch_size=32, epochs=epochs, **more)

@@ -632,6 +632,11 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
         counting.save(path)
         counting.write_config(path, 'dot', normalize=True)
         few, _ = models.exported(path, 2, 50)
+        query, *others = embed(tf.constant(texts)).numpy()
+        np.testing.assert_allclose(
+            models.exported_scores(path, 2)(texts[0], texts[1:]),
+            np.array(others) @ query, rtol=1e-5,
+        )  # fmt: skip
         vectors = embed(tf.constant(texts)).numpy()[:, :50]
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         expected = vectors / np.maximum(norms, 1e-12)  # one has no word
