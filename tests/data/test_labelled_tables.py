@@ -264,6 +264,8 @@ class TablesTest(texts.Temporary):
         ('a.tsv', 'review\tstars\na\t1\nb\n', 'unequal_cells',
          'a.tsv, line 3: 1 ', ' 2 columns'),
         ('a.csv', 'review,stars\na,1\nb,c,1\n', 'unequal_cells', 'line 3: 3 '),
+        # Two cells, of which the first is blank, are no blank line.
+        ('a.csv', 'review,stars,x\n ,1\n', 'unequal_cells', 'line 2: 2 '),
         ('a.csv', 'review,stars\n"a"b,1\n', 'no_csv', 'line 2:'),
         ('a.csv', 'review,stars\na,1\n"b,1\nc,0\n', 'no_csv', 'line 3:'),
         ('a.tsv', b'review\tstars\na\t1\n\xe4\t1\n', 'file_not_utf8', 'line 3'),

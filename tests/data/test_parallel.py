@@ -84,7 +84,7 @@ class FormatsTest(ParallelTest):
         actual = self.read(value)
         (train,), (held,) = actual.train, actual.heldout
         self.assertEqual(train.languages, ('de', 'en'))
-        self.assertEqual(held.languages, ('de', 'en'))
+        self.assertEqual((held.languages, held.empty), (('de', 'en'), 0))
         where = f'de-en of {", ".join(self.paths([value]))}'
         self.assertEqual(train.where, where)
         # One in 100 by the hash of its English; of forty four.
