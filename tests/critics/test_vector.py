@@ -45,7 +45,7 @@ class VectorTest(EagerCase):
             np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
     def test_texts_and_tokenized_ones_alike(self):
-        """In batches, with or without a bar."""
+        """Hands on the size of batches, and whether there is a bar."""
         both = mock.Mock(return_value=[HEAD[:1], HEAD])
         loaded = SimpleNamespace(_arrays=both, _arrays_of=both, width=3)
         loaded._joined = functools.partial(HeadVectors._joined, loaded)

@@ -73,7 +73,7 @@ class PreparedTest(parameterized.TestCase):
             )
 
     def test_long_texts_go_on_in_the_next_document(self):
-        """Which begins to count anew: 6 letters are no more than 6."""
+        """Counts anew there: 6 letters are no more than 6."""
         corpus = corpora.open_corpus('tfds:both')
         with mock.patch.object(prepared, 'LONGEST', 6):
             actual = [document.sentences for document in corpus.heldout()]

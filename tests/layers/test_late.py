@@ -79,7 +79,7 @@ class LateTest(parameterized.TestCase):
 
 class TokenVectorsTest(parameterized.TestCase):
     def test_every_state_has_a_vector(self):
-        """By one layer after the other, in any number of dimensions."""
+        """Applies one layer after the other, in any number of dimensions."""
         dense = [Dense(2, 4, 'identity', bias=False),
                  Dense(4, 3, 'identity', bias=False)]  # fmt: skip
         layer = late.TokenVectors(dense)

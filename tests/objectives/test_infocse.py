@@ -124,7 +124,7 @@ class InfoCseTest(EagerCase):
         self.assertAlmostEqual(outcome.mi / outcome.measured, mi, delta=1e-4)
 
     def test_a_frozen_copy_does_not_drop(self):
-        """Whatever the rate of the trained encoder is."""
+        """Has the states of rate 0, whatever rate the trained one has."""
         layers = []
         for rate in 0.0, 0.5:
             self.make(lower='frozen', rate=rate)

@@ -402,7 +402,7 @@ class CutTest(EagerCase):
 
     @parameterized.parameters('mean', 'first_last')
     def test_none_of_few_tokens_is_cut(self, pooling):
-        """Whose layers are pooled as those of whole texts are."""
+        """Pools layers as those of whole texts."""
         vectors = []
         for settings in {}, {'simcse.cut_tokens': 1e-6}:
             model, _, batch = opened(

@@ -188,7 +188,7 @@ class HelpTest(absltest.TestCase):
         self.assertEqual(shown(more), ['init', 'workdir'])
 
     def test_of_others(self):
-        """A name that is nothing, of a task alone, and help for programs."""
+        """Refuses unknown names; shows a task's epochs, and all to programs."""
         xml, squad = self.pages(XML, SQUAD)
         self.assertIn('--steps sets the number', squad)
         self.assertNotIn('small tables', squad)
