@@ -348,12 +348,7 @@ class Model(Assembly):
             batches[row] = batches[row]._replace(
                 encoded=by_row[row], encode=encode
             )
-        for row in batches:
-            if scorer := TABLE[row].scored_by:
-                batches[row] = batches[row]._replace(
-                    scorer_batch=batches[scorer]
-                )
-        return batches, memories
+        return _with_scorers(batches), memories
 
     def outcomes(
         self,
@@ -386,6 +381,11 @@ class Model(Assembly):
             replicas=replicas,
             state=state,
         )
+        for row, objective in self.objectives.items():
+            if objective.has_vectors:  # candidates and scores read the same
+                vectors = objective.vectors(batches[row])
+                batches[row] = batches[row]._replace(vectors=vectors)
+        batches = _with_scorers(batches)
         outcomes = {}
         for row in self.objectives if rows is None else rows:
             objective, batch = self.objectives[row], batches[row]
@@ -416,6 +416,15 @@ class Model(Assembly):
                 rest = 1.0 - self.weights[row]
                 total = total + rest * outcome.unscaled / weight
         return total
+
+
+def _with_scorers(batches: Mapping[str, Batch]) -> dict[str, Batch]:
+    """Gives each row the batch of `Row.scored_by`, if any."""
+    linked = dict(batches)
+    for row, batch in batches.items():
+        if scorer := TABLE[row].scored_by:
+            linked[row] = batch._replace(scorer_batch=batches[scorer])
+    return linked
 
 
 def _one_by_one(view: View) -> View:

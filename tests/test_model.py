@@ -58,6 +58,13 @@ class OnePassTest(absltest.TestCase):
             places = np.concatenate([view.places[x] for x in rows], axis=1)
             np.testing.assert_array_equal(call.kwargs['places'], places)
 
+    def test_texts_are_compared_once(self):
+        model = zoo.make_model('simcse')
+        row, views = model.objectives['simcse'], zoo.make_views('simcse')
+        with mock.patch.object(row, 'vectors', wraps=row.vectors) as vectors:
+            model.outcomes(views, zoo.statistics(), KEY)
+        vectors.assert_called_once()
+
     def test_rows_of_a_sum_are_rows_alone(self):
         both, _ = zoo.make_model('infoword').outcomes(
             zoo.make_views('infoword'), zoo.statistics()

@@ -29,7 +29,6 @@ from infoword_tf.lazy import ops
 from infoword_tf.tensors import Tensor
 
 LANES = 16  # runs of columns that `over_columns` combines
-SPARSE = 4  # `placed_products` skips zeros if fewer than 1 in 4 is not 0
 
 
 class Compiled(Protocol):
@@ -257,47 +256,6 @@ def with_gradient(function: Callable, *inputs: Tensor | None) -> Any:
 def read(weight: Tensor | None) -> Tensor | None:
     """Reads a weight's value: a custom gradient takes no variables."""
     return None if weight is None else ops.reshape(weight, weight.shape)
-
-
-def placed_products(
-    d: Tensor, rows: Tensor, columns: Tensor, x: Tensor, y: Tensor,
-    dense: Callable[[], tuple[Tensor, Tensor]],
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Computes the gradients of x [M, E] and y [C, E] from a few products.
-
-    These are the sums of d_i y[columns_i] over rows_i, and of d_i x[rows_i]
-    over columns_i. Under TensorFlow those of d = 0 are left out, if most of
-    them are.
-
-    Args:
-        d: [n] float32, gradients of products x[rows_i] . y[columns_i].
-        rows, columns: [n] int32, the first beyond M where d is 0.
-        x, y: arrays of one dtype.
-        dense: computes the same with all products, faster where few d are 0.
-
-    Returns:
-        [M, E] and [C, E] float32.
-    """
-    import keras
-
-    if keras.backend.backend() != 'tensorflow':
-        return dense()
-    import tensorflow as tf
-
-    places = tf.where(tf.not_equal(d, 0.0))[:, 0]
-
-    def sparse() -> tuple[Tensor, Tensor]:
-        at, to, factors = (tf.gather(v, places) for v in (rows, columns, d))
-        parts = []
-        for target, count, other, source in (
-            (at, x.shape[0], y, to), (to, y.shape[0], x, at),
-        ):  # fmt: skip
-            terms = to_float(tf.gather(other, source)) * factors[:, None]
-            parts.append(tf.math.unsorted_segment_sum(terms, target, count))
-        return tuple(parts)
-
-    few = tf.size(places) * SPARSE < tf.size(d)
-    return tf.cond(few, sparse, dense)
 
 
 def plus_bias(x: Tensor, bias: Tensor | None) -> Tensor:

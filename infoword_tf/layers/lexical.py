@@ -9,12 +9,14 @@ number a token instead, which counts for the token alone (Chen et al. 2024,
 
 A fused operation, see `fused.py`: of the scores [B, T, V] one chunk of the
 vocabulary is held at once, and the backward pass knows the largest ones by
-their places.
+their places. Tokens are compared in groups, each of one text: no score is
+masked, and texts are told apart by the largest scores of groups alone.
 
-Glossary of shapes: J texts of a sequence, C tokens of a chunk, E width of
-embeddings.
+Glossary of shapes: J texts of a sequence, P places of its groups, C tokens of a
+chunk, E width of embeddings.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +27,6 @@ from infoword_tf.layers.fused import (
     by_key,
     compiled,
     in_turn,
-    placed_products,
     plus_bias,
     read,
     rounded,
@@ -46,6 +47,10 @@ ACTIVATIONS = {
 }
 SCORES_AT_ONCE = 2**22  # of a chunk, 16 MiB, unless MOST_CHUNKS makes them more
 MOST_CHUNKS = 32  # that a graph holds
+GROUPS = 8, 4, 2, 1  # tokens of a text in a group, the most that FILLING allows
+FILLING = 8  # tokens for each place that groups leave empty, at least
+TEXTS_AT_ONCE = 32  # whose winners one kernel multiplies
+SPARSE = 4  # zeros are left out if fewer than 1 in 4 is not 0
 
 
 class Lexical(Transformed, Layer):
@@ -177,33 +182,89 @@ class Lexical(Transformed, Layer):
 
 
 @compiled
-def _highest(products, bias, real):
-    """Returns largest scores and places: [B, J, C] of [B, T, C].
+def _grouped(real):
+    """Divides the tokens of each text into groups.
 
-    real: [B, J, T] bool. The place is the first one where several are equal,
-    and that of no token is T.
+    Args:
+        real: [B, J, T] bool, the tokens of each text.
+
+    Returns:
+        The token at each place [B, P] int32; where the text has ended, the
+        first of the group again, by which no score gets higher. The groups of
+        each text, [B, J, P / tokens of a group] bool.
     """
-    length = ops.shape(products)[1]
-    rows = ops.arange(length, dtype='int32')[None, :, None]
+    b, texts, length = real.shape
+    size = next(x for x in GROUPS if (x - 1) * texts * FILLING <= length)
+    count = (length + texts * (size - 1)) // size
+    tokens = ops.cast(real, 'int32')
+    groups = -(-ops.sum(tokens, axis=2) // size)  # [B, J]
+    ends = ops.cumsum(groups, axis=1)[..., None]
+    begins = ends - groups[..., None]
+    place = begins * size + ops.cumsum(tokens, axis=2) - 1
+    place = ops.max(ops.where(real, place, -1), axis=1)  # [B, T]
+    places = ops.arange(count * size, dtype='int32')[:, None]
+    is_at = ops.equal(place[:, None], places)  # [B, P, T]
+    shape = b, count, size
+    at = ops.reshape(ops.cast(ops.argmax(is_at, axis=2), 'int32'), shape)
+    filled = ops.reshape(ops.any(is_at, axis=2), shape)
+    at = ops.where(filled, at, at[..., :1])
+    number = ops.arange(count, dtype='int32')
+    of_text = ops.logical_and(number >= begins, number < ends)
+    return ops.reshape(at, (b, count * size)), of_text
+
+
+@compiled
+def _highest(products, bias, groups):
+    """Returns largest scores and places: [B, J, C] of [B, P, C].
+
+    groups: bool, of `_grouped`. The place is the first one where several are
+    equal, and that of no token is P.
+    """
+    b, places, columns = products.shape
+    count = groups.shape[2]
+    size = places // count
     scores = plus_bias(products, bias)
-    best, places = [], []
-    for text in range(real.shape[1]):
-        counts = real[:, text, :, None]
-        highest = ops.max(ops.where(counts, scores, NEVER), axis=1)
-        is_best = ops.logical_and(counts, scores >= highest[:, None])
+    scores = ops.reshape(scores, (b, count, size, columns))
+    lanes = [scores[:, :, lane] for lane in range(size)]
+    of_groups = functools.reduce(ops.maximum, lanes)  # [B, P / size, C]
+    at = size * ops.arange(count, dtype='int32')[:, None]
+    first = size - 1
+    for lane in reversed(range(size - 1)):
+        first = ops.where(lanes[lane] >= of_groups, lane, first)
+    best, at_best = [], []
+    for text in range(groups.shape[1]):
+        counts = groups[:, text, :, None]
+        highest = ops.max(ops.where(counts, of_groups, NEVER), axis=1)
+        is_best = ops.logical_and(counts, of_groups >= highest[:, None])
         best.append(highest)
-        places.append(ops.min(ops.where(is_best, rows, length), axis=1))
-    return ops.stack(best, axis=1), ops.stack(places, axis=1)
+        at_best.append(ops.min(ops.where(is_best, at + first, places), axis=1))
+    return ops.stack(best, axis=1), ops.stack(at_best, axis=1)
 
 
 @compiled
 def _spread(d_best, places, rows, *, dtype):
-    """Puts gradients [B, J, C] at places: [B, T, C] in `dtype`."""
+    """Puts gradients [B, J, C] at places: [B, P, C] in `dtype`."""
     total = 0.0
     for text in range(d_best.shape[1]):
         at = ops.equal(places[:, text, None], rows)
         total = total + ops.where(at, d_best[:, text, None], 0.0)
     return rounded(total, dtype)
+
+
+@compiled
+def _with_states(total, d, rows, states):
+    """Adds products of gradients and states to those of embeddings.
+
+    Args:
+        total: [C, E] float32, the sum so far.
+        d: [n, C] float32.
+        rows: [n, C] int32, of the states.
+        states: [B P, E].
+    """
+    for text in range(d.shape[0]):
+        state = to_float(ops.take(states, rows[text], axis=0))
+        total = total + state * d[text, :, None]
+    return total
 
 
 def highest_scores(
@@ -236,45 +297,57 @@ def highest_scores(
         best = plus_bias(_plain(states, embeddings, real), bias)
         best = ops.where(ops.any(real, axis=1, keepdims=True), best, NEVER)
         return best[:, None]
-    chunks = -(-b * length * size // SCORES_AT_ONCE)
+    grouped, highest, spread, with_states = (
+        by_key(f, key) for f in (_grouped, _highest, _spread, _with_states)
+    )
+    at, groups = grouped(ops.convert_to_tensor(real))
+    places = at.shape[1]
+    at = at + length * ops.arange(b, dtype='int32')[:, None]
+    states = ops.reshape(states, (b * length, width))
+    states = ops.take(states, ops.reshape(at, (-1,)), axis=0)  # [B P, E]
+    chunks = -(-b * places * size // SCORES_AT_ONCE)
     slices = _slices(size, min(chunks, MOST_CHUNKS))
-    highest, spread = (by_key(f, key) for f in (_highest, _spread))
 
     def function(states, embeddings, bias):
-        flat = ops.reshape(states, (b * length, width))
-        best, places = [], []
+        best, at_best = [], []
         for chunk in slices:
-            products = ops.matmul(flat, ops.transpose(embeddings[chunk]))
+            products = ops.matmul(states, ops.transpose(embeddings[chunk]))
             of_chunk = highest(
-                ops.reshape(products, (b, length, -1)),
-                None if bias is None else bias[chunk], real,
+                ops.reshape(products, (b, places, -1)),
+                None if bias is None else bias[chunk], groups,
             )  # fmt: skip
             best.append(of_chunk[0])
-            places.append(of_chunk[1])
+            at_best.append(of_chunk[1])
 
         def grad(d_best):
             d_states, d_embeddings, d_bias = 0.0, [], []
-            first = length * ops.arange(b, dtype='int32')[:, None, None]
-            small = ops.cast(flat, dtype)
-            for chunk, at in zip(slices, places, strict=True):
+            first = places * ops.arange(b, dtype='int32')[:, None, None]
+            small = ops.cast(states, dtype)
+            for chunk, at in zip(slices, at_best, strict=True):
                 # A text without tokens has no place.
-                d = ops.where(at < length, d_best[:, :, chunk], 0.0)
-                part = ops.cast(embeddings[chunk], dtype)
-                products = _of_chunk(d, at, small, part, spread=spread)
-                columns = ops.arange(d.shape[2], dtype='int32')
-                d_x, d_part = placed_products(
-                    *(
-                        ops.reshape(ops.broadcast_to(x, d.shape), (-1,))
-                        for x in (d, first + at, columns)
-                    ),
-                    small, part, products,
-                )  # fmt: skip
-                d_states = d_states + d_x
+                known = at < places
+                d = ops.where(known, d_best[:, :, chunk], 0.0)
+                rows = ops.where(known, first + at, 0)
+                d, rows = (ops.reshape(x, (-1, x.shape[2])) for x in (d, rows))
+                d_part = ops.zeros((d.shape[1], width))
+                for begin in range(0, d.shape[0], TEXTS_AT_ONCE):
+                    end = begin + TEXTS_AT_ONCE
+                    d_part = with_states(
+                        d_part, d[begin:end], rows[begin:end], small
+                    )
                 d_embeddings.append(d_part)
+                all_d = functools.partial(
+                    spread, ops.reshape(d, at.shape), at,
+                    ops.arange(places, dtype='int32')[:, None], dtype=dtype,
+                )  # fmt: skip
+                part = ops.cast(embeddings[chunk], dtype)
+                d_states = d_states + _with_embeddings(
+                    d, rows, part, all_d, count=b * places
+                )
                 if bias is not None:
-                    d_bias.append(ops.sum(d, axis=(0, 1)))
+                    d_bias.append(ops.sum(d, axis=0))
             return (
-                ops.reshape(d_states, states.shape),
+                d_states,
                 ops.concatenate(d_embeddings),
                 None if bias is None else ops.concatenate(d_bias),
             )
@@ -284,20 +357,36 @@ def highest_scores(
     return with_gradient(function, states, read(embeddings), read(bias))
 
 
-def _of_chunk(d, places, flat, part, *, spread):
-    """Returns a function of all products of a chunk, see `placed_products`."""
+def _with_embeddings(d, rows, part, all_d, *, count):
+    """Sums products of gradients and embeddings: [count, E] float32.
 
-    def products():
-        length = flat.shape[0] // d.shape[0]
-        rows = ops.arange(length, dtype='int32')[None, :, None]
-        total = spread(d, places, rows, dtype=flat.dtype)
-        total = ops.reshape(total, (flat.shape[0], -1))
-        return (
-            to_float(ops.matmul(total, part)),
-            to_float(ops.matmul(ops.transpose(total), flat)),
-        )
+    Under TensorFlow those of gradients 0 are left out, if most of them are.
 
-    return products
+    Args:
+        d: [n, C] float32.
+        rows: [n, C] int32, where products belong.
+        part: [C, E], the embeddings.
+        all_d: computes the gradients of all scores, [..., C] of `count` rows.
+    """
+    import keras
+
+    def of_all() -> Tensor:
+        total = ops.reshape(all_d(), (count, -1))
+        return to_float(ops.matmul(total, part))
+
+    if keras.backend.backend() != 'tensorflow':
+        return of_all()
+    import tensorflow as tf
+
+    at = tf.where(tf.not_equal(d, 0.0))
+
+    def of_few() -> Tensor:
+        factors, to = (tf.gather_nd(x, at) for x in (d, rows))
+        terms = to_float(tf.gather(part, at[:, 1])) * factors[:, None]
+        return tf.math.unsorted_segment_sum(terms, to, count)
+
+    few = tf.shape(at)[0] * SPARSE < tf.size(d)
+    return tf.cond(few, of_few, of_all)
 
 
 def _plain(states, embeddings, real):

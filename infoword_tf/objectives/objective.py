@@ -64,9 +64,9 @@ class Batch(NamedTuple):
             come from other sequences. None: all.
         scorer_batch: batch of the row `Row.scored_by`, if any, whose scores
             are then the same, dropout and all.
-        vectors: `Objective.vectors` of all microbatches, concatenated, of a
-            batch that was encoded in these; nothing is `encoded` then. None:
-            it was encoded at once.
+        vectors: `Objective.vectors`, computed once; of a batch that was encoded
+            in microbatches those of all, and nothing is `encoded` then. None:
+            not computed yet.
         encode: encodes what the row has made in this step, such as a text in
             which a generator chose words: (inputs, encoder, name) and by
             keyword what `Encoder.call` takes -> `Encoded`. The name is that
@@ -311,7 +311,7 @@ class Objective(Configurable, Layer):
         return type(self).vectors is not Objective.vectors
 
     def vectors_of(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Returns `vectors`, also of a batch encoded in microbatches."""
+        """Returns `vectors` of a batch, which may have them already."""
         return self.vectors(batch) if batch.vectors is None else batch.vectors
 
     def weight(self, batch: Batch) -> Tensor:

@@ -99,16 +99,18 @@ class HighestTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         random = np.random.default_rng(1)
-        self.states = random.standard_normal((2, 5, 3))
-        self.table = random.standard_normal((11, 3))
+        # Halves: tokens of a text score the same, of which the first one wins.
+        self.states = random.integers(-4, 5, (2, 24, 3)) / 2
+        self.states[0, 17] *= 2  # the last of the fourth group
+        self.table = random.integers(-4, 5, (11, 3)) / 2
         self.bias = random.standard_normal(11)
-        of = np.array([[0, 0, 1, 1, 2], [0, 0, 0, 3, 3]])
+        of = np.array([[0] * 9 + [1] * 9 + [2] * 6, [1] * 19 + [3] * 5])
         self.real = of[:, None] == np.arange(2)[:, None]  # [B, J, T]
         self.upstream = random.standard_normal((2, 2, 11)).astype(np.float32)
 
     def expected(self, bias):
         best = np.full((2, 2, 11), -1e30)
-        d_states, d_table = np.zeros((2, 5, 3)), np.zeros((11, 3))
+        d_states, d_table = np.zeros((2, 24, 3)), np.zeros((11, 3))
         d_bias = np.zeros(11)
         for b, j, v in np.ndindex(best.shape):
             places = np.flatnonzero(self.real[b, j])
@@ -121,7 +123,7 @@ class HighestTest(parameterized.TestCase):
         return best, d_states, d_table, d_bias
 
     @parameterized.parameters(
-        *itertools.product(KEYS, (10**6, 30), (True,), (False,)),
+        *itertools.product(KEYS, (10**6, 150), (True,), (False,)),
         *itertools.product(KEYS, (10**6,), (True, False), (True,)),
     )
     def test_scores_and_gradients(self, key, at_once, biased, few):
@@ -134,7 +136,10 @@ class HighestTest(parameterized.TestCase):
                 states, table, bias if biased else None, self.real, key=key
             )
 
-        with mock.patch.object(lexical, 'SCORES_AT_ONCE', at_once):
+        filling = 8 if at_once > 150 else 1  # groups of 2 tokens, or of 8
+        sizes = {'SCORES_AT_ONCE': at_once, 'TEXTS_AT_ONCE': 3}
+        sizes['FILLING'] = filling
+        with mock.patch.multiple(lexical, **sizes):
             actual, slopes = gradients(
                 run, self.upstream, self.states, self.table, self.bias
             )
