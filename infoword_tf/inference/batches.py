@@ -24,6 +24,7 @@ ID_SPECS = (  # of ids and lengths
     tf.TensorSpec((None,), tf.int32),
 )
 _TEXTS_A_CALL = 4096  # of the tokenizer
+_PADDING = 64  # tokens that take as long as one more batch, about
 
 
 class Tokenized(NamedTuple):
@@ -112,6 +113,7 @@ class BatchPredictor(Predictor):
     ) -> None:
         """Answers texts, sorted by length, in batches.
 
+        A batch ends where its padding would take longer than another batch.
         Two batches at a time, see `_batches_at_a_time`.
 
         Args:
@@ -126,8 +128,13 @@ class BatchPredictor(Predictor):
         order = np.argsort(lengths, kind='stable')[::-1]
         batches, done = [], 0
         while done < len(lengths):
-            size = max(1, min(tokens // lengths[order[done]], most or tokens))
-            batches.append(order[done : done + size])
+            longest = lengths[order[done]]
+            size = max(1, min(tokens // longest, most or tokens))
+            batch = order[done : done + size]
+            if len(batch) < len(lengths):  # else as those of `_graph_of_texts`
+                padding = np.cumsum(longest - lengths[batch])
+                batch = batch[: np.searchsorted(padding, _PADDING, 'right')]
+            batches.append(batch)
             done += len(batches[-1])
 
         def compute(batch: np.ndarray) -> int:

@@ -359,6 +359,15 @@ class EncodeTest(parameterized.TestCase):
     def test_no_texts(self):
         self.assertEqual(self.model.encode([]).shape, (0, 16))
 
+    def test_a_batch_ends_where_its_padding_takes_longer_than_another(self):
+        lengths, sizes = np.array([30] * 9 + [90, 50, 40, 60]), []
+        texts = batches.Tokenized(np.zeros(510, int), lengths, lengths, 0)
+        self.model.vectors._in_batches(
+            texts, lambda batch, *_: sizes.append([*lengths[batch]]), 999, False
+        )
+        expected = [90, 60], [50, 40, 30, 30], [30] * 7
+        self.assertCountEqual(sizes, expected)
+
     def test_equal_texts_have_equal_vectors(self):
         """Whatever stands beside them, in which order, by each of the three
         ways; and they are cut as often as they stand there.

@@ -136,10 +136,10 @@ class HighestTest(parameterized.TestCase):
                 states, table, bias if biased else None, self.real, key=key
             )
 
-        filling = 8 if at_once > 150 else 1  # groups of 2 tokens, or of 8
-        sizes = {'SCORES_AT_ONCE': at_once, 'TEXTS_AT_ONCE': 3}
-        sizes['FILLING'] = filling
-        with mock.patch.multiple(lexical, **sizes):
+        with mock.patch.multiple(
+            lexical, SCORES_AT_ONCE=at_once, TEXTS_AT_ONCE=3,
+            FILLING=8 if at_once > 150 else 1,  # groups of 2 tokens, or of 8
+        ):  # fmt: skip
             actual, slopes = gradients(
                 run, self.upstream, self.states, self.table, self.bias
             )
