@@ -101,12 +101,11 @@ class PictureTest(absltest.TestCase):
 
     def test_hidden_words(self):
         view = one(
-            [2, 5, 4, 3],
-            positions=[0, 1, 2, 8],
+            [2, 5, 4, 3], positions=[0, 1, 2, 8],
             places={'mlm': np.array([[2, 1]])},
             targets={'mlm': np.array([[7, 5]])},
             weights={'mlm': np.array([[1, 0]])},
-        )
+        )  # fmt: skip
         actual, names = self.picture('masked', view, {'mlm': 'tokens'})
         self.assertEqual(actual.keys, ['[CLS]', 'a', '[MASK]', '[SEP]'])
         self.assertEqual(  # the other place is padding
@@ -124,14 +123,11 @@ class PictureTest(absltest.TestCase):
     def test_queries(self):
         """a b [SEP], then memory: b before a, and [SEP] sees neither."""
         view = one(
-            [5, 6, 3],
-            ranks=[1, 0, 0],
-            sees=[1, 0, 0],
-            segment_ids=[0, 0, 1],
+            [5, 6, 3], ranks=[1, 0, 0], sees=[1, 0, 0], segment_ids=[0, 0, 1],
             places={'plm': np.array([[0, 1]])},
             targets={'plm': np.array([[5, 6]])},
             weights={'plm': np.array([[1, 1]])},
-        )
+        )  # fmt: skip
         actual, names = self.picture(
             'permuted', view, {'plm': 'queries'}, memory=[8]
         )
@@ -151,12 +147,11 @@ class PictureTest(absltest.TestCase):
 
     def test_packed_texts(self):
         view = one(
-            [2, 5, 3, 3],
-            block_ids=[0, 0, 0, 2],
+            [2, 5, 3, 3], block_ids=[0, 0, 0, 2],
             places={'dim': np.array([[0, 0]])},
             weights={'dim': np.array([[1.0, 0.0]])},
             targets={'dim': np.array([[0, 1]])},
-        )
+        )  # fmt: skip
         actual, names = self.picture('ngrams', view, {'dim': 'start'})
         self.assertEqual(actual.starts, [0])
         self.assertEqual(

@@ -365,8 +365,7 @@ class EncodeTest(parameterized.TestCase):
         self.model.vectors._in_batches(
             texts, lambda batch, *_: sizes.append([*lengths[batch]]), 999, False
         )
-        expected = [90, 60], [50, 40, 30, 30], [30] * 7
-        self.assertCountEqual(sizes, expected)
+        self.assertCountEqual(sizes, ([90, 60], [50, 40, 30, 30], [30] * 7))
 
     def test_equal_texts_have_equal_vectors(self):
         """Whatever stands beside them, in which order, by each of the three
