@@ -136,10 +136,9 @@ class HighestTest(parameterized.TestCase):
                 states, table, bias if biased else None, self.real, key=key
             )
 
-        with mock.patch.multiple(
-            lexical, SCORES_AT_ONCE=at_once, TEXTS_AT_ONCE=3,
-            FILLING=8 if at_once > 150 else 1,  # groups of 2 tokens, or of 8
-        ):  # fmt: skip
+        filling = 8 if at_once > 150 else 1  # groups of 2 tokens, or of 8
+        sizes = {'SCORES_AT_ONCE': at_once, 'TEXTS_AT_ONCE': 3}
+        with mock.patch.multiple(lexical, **sizes, FILLING=filling):
             actual, slopes = gradients(
                 run, self.upstream, self.states, self.table, self.bias
             )
