@@ -256,7 +256,8 @@ class BenchChoices:
 
     quick: bool = flag(False, 'Measure less often, and fewer tables.')
     only: tuple[str, ...] = flag(
-        (), 'Names of tables; none: all.', choices=tuple(BENCHMARKS))
+        (), 'Names of tables; none: all. Those of --workdir that are of '
+        'another commit are measured anew.', choices=tuple(BENCHMARKS))
     workdir: str = flag('runs/bench', 'Where finished results stay.')
     weights: str | None = flag(
         None, 'A folder of sentence-transformers with the layout of MiniLM; '
@@ -409,8 +410,19 @@ def machine_of(quick: bool) -> dict[str, Any]:
         'load': os.getloadavg()[0],
         'before': turns.listen(),
         'commit': kept.commit(),
+        'commits': {},
         'quick': quick,
     }
+
+
+def commits_of(machine: Mapping[str, Any]) -> str:
+    """Names the commit of a run, and of tables that were measured anew."""
+    others = collections.defaultdict(list)
+    for name, commit in machine['commits'].items():
+        if commit != machine['commit']:
+            others[commit].append(name)
+    anew = (f'{", ".join(names)} {commit}' for commit, names in others.items())
+    return '; '.join([machine['commit'], *anew])
 
 
 @commands.takes(BenchChoices)
@@ -440,25 +452,28 @@ def run(choices: BenchChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             flush=True,
         )
     done = {name: earlier(name, folder) or {} for name in flags}
+    begun = earlier(MACHINE, folder)
+    machine = begun or machine_of(choices.quick)
+    now, commits = kept.commit(), machine.setdefault('commits', {})
     missing = [
         name for name, old in done.items()
         if name in (choices.only or flags)
-        and ('record' not in old or old['given'] != flags[name])
+        and ('record' not in old or old['given'] != flags[name]
+             or choices.only and commits.get(name, machine['commit']) != now)
     ]  # fmt: skip
-    place = folder / f'{MACHINE}.json'
-    if missing:
+    if missing and not (begun and choices.only):
         kept.bind_commit(folder)
-        if not place.exists():
-            files.write_json(place, machine_of(choices.quick))
     for name in missing:
         done[name] = run_benchmark(name, BENCHMARKS[name], flags[name], folder)
         status = done[name].get('failed', 'done').splitlines()[-1]
         print(f'{name}: {done[name]["took"]:.0f} s, {status}', flush=True)
+        commits[name] = now
+        files.write_json(folder / f'{MACHINE}.json', machine)
     done = {name: each for name, each in done.items() if each}
     if choices.render or not choices.only:
         render(
             done,
-            kept.read_json(place),
+            machine,
             pathlib.Path(choices.tables),
             pathlib.Path(choices.speed),
             pathlib.Path(choices.readme),
@@ -483,7 +498,7 @@ def machine_lines(
         ('versions', f'Python {machine["python"]}, {versions}'),
         ('load before', f'{machine["load"]:.2f}, '
          f'{report.others(machine["before"])} of the machine busy'),
-        ('commit', machine['commit']),
+        ('commit', commits_of(machine)),
         ('run', 'quick' if machine['quick'] else 'full'),
     ]  # fmt: skip
     if 'record' in results.get('step', {}):
@@ -565,7 +580,7 @@ def expected_lines(
     columns[kind] = {
         **expected_cells(results),
         'one large product, float32 | ': large_product(results),
-        'commit | ': machine['commit'] + ', quick' * machine['quick'],
+        'commit | ': commits_of(machine) + ', quick' * machine['quick'],
     }
     files.write_json(path, columns)
     known = dict.fromkeys(each.line for each in EXPECTATIONS)

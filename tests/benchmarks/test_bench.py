@@ -171,6 +171,10 @@ class BenchTest(absltest.TestCase):
         self.assertEqual((self.folder / 'speed.png').read_bytes()[1:4], b'PNG')
         self.bench(known)  # with other flags: all is measured anew
         self.assertLen(self.ran, 7)
+        with mock.patch.object(kept, 'commit', lambda: '0123abc'):
+            self.bench(known, '--only=step', '--render')
+        self.assertLen(self.ran, 8)
+        self.assertIn('; step 0123abc |\n', self.page()['machine'])
         with self.assertRaisesRegex(
             flags.Error, "--only=pipelines: 'pipelines' is not any of step,"
         ):
@@ -190,17 +194,13 @@ class BenchTest(absltest.TestCase):
         self.assertEqual(self.modules(), ['step', 'step', 'pipeline'])
         self.assertIn('--precisions=float32 ', self.ran[0])
         # One table has a further column, the second page the others.
-        line = (
-            '| training step of `mlm`, float32 | Model Garden | '
-            '**2.00**, 12.0 tokens/s |'
-        )
+        line = '| training step of `mlm`, float32 | Model Garden | '
+        line += '**2.00**, 12.0 tokens/s |'
         self.assertIn(f'{line}\n', before['expected'])
         after = {**self.page(), **self.page('expected')}
         self.assertIn(f'{line} **2.00**, 12.0 tokens/s |\n', after['expected'])
-        self.assertIn(
-            f'| | beside | AVX512 with BF16, {cores} | AVX2, {cores} |\n',
-            after['expected'],
-        )
+        heads = f'| | beside | AVX512 with BF16, {cores} | AVX2, {cores} |\n'
+        self.assertIn(heads, after['expected'])
         for name in ('step', 'machine', 'calls_bfloat16'):
             self.assertEqual(after[name], before[name])
         other = self.page('speed_float32')
