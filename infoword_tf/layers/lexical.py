@@ -321,31 +321,18 @@ def highest_scores(
 
         def grad(d_best):
             d_states, d_embeddings, d_bias = 0.0, [], []
-            first = places * ops.arange(b, dtype='int32')[:, None, None]
             small = ops.cast(states, dtype)
             for chunk, at in zip(slices, at_best, strict=True):
                 # A text without tokens has no place.
-                known = at < places
-                d = ops.where(known, d_best[:, :, chunk], 0.0)
-                rows = ops.where(known, first + at, 0)
-                d, rows = (ops.reshape(x, (-1, x.shape[2])) for x in (d, rows))
-                d_part = ops.zeros((d.shape[1], width))
-                for begin in range(0, d.shape[0], TEXTS_AT_ONCE):
-                    end = begin + TEXTS_AT_ONCE
-                    d_part = with_states(
-                        d_part, d[begin:end], rows[begin:end], small
-                    )
-                d_embeddings.append(d_part)
-                all_d = functools.partial(
-                    spread, ops.reshape(d, at.shape), at,
-                    ops.arange(places, dtype='int32')[:, None], dtype=dtype,
-                )  # fmt: skip
+                d = ops.where(at < places, d_best[:, :, chunk], 0.0)
                 part = ops.cast(embeddings[chunk], dtype)
-                d_states = d_states + _with_embeddings(
-                    d, rows, part, all_d, count=b * places
+                of_chunk = _gradients(
+                    d, at, small, part, spread=spread, with_states=with_states
                 )
+                d_states = d_states + of_chunk[0]
+                d_embeddings.append(of_chunk[1])
                 if bias is not None:
-                    d_bias.append(ops.sum(d, axis=0))
+                    d_bias.append(ops.sum(d, axis=(0, 1)))
             return (
                 d_states,
                 ops.concatenate(d_embeddings),
@@ -357,6 +344,34 @@ def highest_scores(
     return with_gradient(function, states, read(embeddings), read(bias))
 
 
+def _gradients(d, at, states, part, *, spread, with_states):
+    """Returns gradients of states [B P, E] and of embeddings [C, E], float32.
+
+    Args:
+        d: [B, J, C] float32, gradients of the largest scores.
+        at: [B, J, C] int32, places of these.
+        states, part: [B P, E] and [C, E], in the dtype of products.
+        spread, with_states: kernels.
+    """
+    b, _, columns = d.shape
+    places = states.shape[0] // b
+    rows = places * ops.arange(b, dtype='int32')[:, None, None]
+    rows = rows + ops.minimum(at, places - 1)
+    d_flat, rows = (ops.reshape(x, (-1, columns)) for x in (d, rows))
+    d_part = ops.zeros(part.shape)
+    for begin in range(0, d_flat.shape[0], TEXTS_AT_ONCE):
+        end = begin + TEXTS_AT_ONCE
+        d_part = with_states(d_part, d_flat[begin:end], rows[begin:end], states)
+
+    def all_d() -> Tensor:
+        numbers = ops.arange(places, dtype='int32')[:, None]
+        total = spread(d, at, numbers, dtype=part.dtype)
+        return ops.reshape(total, (-1, columns))
+
+    count = states.shape[0]
+    return _with_embeddings(d_flat, rows, part, all_d, count=count), d_part
+
+
 def _with_embeddings(d, rows, part, all_d, *, count):
     """Sums products of gradients and embeddings: [count, E] float32.
 
@@ -366,26 +381,25 @@ def _with_embeddings(d, rows, part, all_d, *, count):
         d: [n, C] float32.
         rows: [n, C] int32, where products belong.
         part: [C, E], the embeddings.
-        all_d: computes the gradients of all scores, [..., C] of `count` rows.
+        all_d: computes the gradients of all scores, [count, C].
     """
     import keras
 
     def of_all() -> Tensor:
-        total = ops.reshape(all_d(), (count, -1))
-        return to_float(ops.matmul(total, part))
+        return to_float(ops.matmul(all_d(), part))
 
     if keras.backend.backend() != 'tensorflow':
         return of_all()
     import tensorflow as tf
 
-    at = tf.where(tf.not_equal(d, 0.0))
+    nonzero = tf.where(tf.not_equal(d, 0.0))
 
     def of_few() -> Tensor:
-        factors, to = (tf.gather_nd(x, at) for x in (d, rows))
-        terms = to_float(tf.gather(part, at[:, 1])) * factors[:, None]
+        factors, to = (tf.gather_nd(x, nonzero) for x in (d, rows))
+        terms = to_float(tf.gather(part, nonzero[:, 1])) * factors[:, None]
         return tf.math.unsorted_segment_sum(terms, to, count)
 
-    few = tf.shape(at)[0] * SPARSE < tf.size(d)
+    few = tf.shape(nonzero)[0] * SPARSE < tf.size(d)
     return tf.cond(few, of_few, of_all)
 
 
