@@ -452,8 +452,8 @@ def run(choices: BenchChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             flush=True,
         )
     done = {name: earlier(name, folder) or {} for name in flags}
-    begun = earlier(MACHINE, folder)
-    machine = begun or machine_of(choices.quick)
+    known = earlier(MACHINE, folder)
+    machine = known or machine_of(choices.quick)
     now, commits = kept.commit(), machine.setdefault('commits', {})
     missing = [
         name for name, old in done.items()
@@ -461,7 +461,7 @@ def run(choices: BenchChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         and ('record' not in old or old['given'] != flags[name]
              or choices.only and commits.get(name, machine['commit']) != now)
     ]  # fmt: skip
-    if missing and not (begun and choices.only):
+    if missing and not (known and choices.only):
         kept.bind_commit(folder)
     for name in missing:
         done[name] = run_benchmark(name, BENCHMARKS[name], flags[name], folder)

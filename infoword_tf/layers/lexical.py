@@ -253,7 +253,7 @@ def _spread(d_best, places, rows, *, dtype):
 
 @compiled
 def _with_states(total, d, rows, states):
-    """Adds products of gradients and states to those of embeddings.
+    """Adds products of gradients and states to a sum of embeddings.
 
     Args:
         total: [C, E] float32, the sum so far.

@@ -311,7 +311,7 @@ class Objective(Configurable, Layer):
         return type(self).vectors is not Objective.vectors
 
     def vectors_of(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Returns `vectors` of a batch, which may have them already."""
+        """Returns `vectors` of a batch: computed before, or now."""
         return self.vectors(batch) if batch.vectors is None else batch.vectors
 
     def weight(self, batch: Batch) -> Tensor:
