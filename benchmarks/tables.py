@@ -37,7 +37,12 @@ COLUMNS = {
 }
 STEPS = '--steps='  # in an entry of a table: neither rate nor --minutes count
 UNTRAINED = 'untrained'
-COUNTS = {'worth': 'five', 'tuned': 'six'}  # of tasks that a mean is of
+# What pictures show of an evaluation: a column, and words for people.
+SCORES = {
+    'worth': (worth.GLUE, 'mean of five tasks of GLUE, fine-tuned'),
+    'tuned': (worth.GLUE, 'mean of six tasks of GLUE, fine-tuned'),
+    'probed': (worth.PROBED, 'mean of MR and TREC, a linear classifier'),
+}
 SHOWN = 'overlap'  # its other view may show b: MI is no other row's
 NOTHING = '--steps=1 --learning_rate=0 --log_every=1'
 
@@ -61,9 +66,21 @@ class RunTable(NamedTuple):
     common: Sequence[str] = ()
 
 
-TOKENS = 10, 30, 100  # millions, that runs of a line are trained on
-BATCH, LENGTH = 64, 64  # of these runs
 TEXTS = {'data': ('texts',), 'common': ('--corpus=text:texts/*.txt',)}
+# Runs of a line differ in millions of tokens.
+TOKENS, FEWER = (10, 30, 100), (10, 30)
+BATCH, LENGTH = 64, 64
+OVER_TOKENS = (
+    *TEXTS['common'], f'--batch_size={BATCH}', f'--seq_len={LENGTH}',
+    '--vocab_size=16384', '--checkpoint_every=500',
+)  # fmt: skip
+
+
+def after(tokens: float) -> str:
+    """Returns the flag of as many steps as millions of tokens take."""
+    return f'{STEPS}{round(1e6 * tokens / BATCH / LENGTH)}'
+
+
 TABLES = {
     'rows': RunTable(
         ('skip_gram_tiny', 'cbow_tiny', 'rnn_lm_tiny', 'elmo_tiny', 'gpt_tiny',
@@ -108,16 +125,22 @@ TABLES = {
         'worth', untrained='mlm_mini', **TEXTS,
     ),
     'tokens': RunTable(
-        tuple(
-            f'mlm_tiny --steps={round(1e6 * tokens / BATCH / LENGTH)}'
-            for tokens in TOKENS
-        ),
+        tuple(f'mlm_tiny {after(tokens)}' for tokens in TOKENS),
         'tuned', untrained='mlm_tiny', data=TEXTS['data'],
-        common=(
-            *TEXTS['common'], f'--batch_size={BATCH}', f'--seq_len={LENGTH}',
-            '--learning_rate=2e-3', '--vocab_size=16384',
-            '--checkpoint_every=500',
+        common=(*OVER_TOKENS, '--learning_rate=2e-3'),
+    ),
+    'states': RunTable(
+        tuple(
+            f'{row} {after(tokens)}'
+            for tokens in FEWER
+            for row in (
+                'mlm_tiny --learning_rate=2e-3',
+                'bert_nce_tiny --learning_rate=2e-3',
+                'infoword_tiny --learning_rate=1e-3',
+                'same_text_mini --size=tiny',
+            )
         ),
+        'probed', untrained='mlm_tiny', data=TEXTS['data'], common=OVER_TOKENS,
     ),
     'directions': RunTable(
         ('gpt_mini', 'plm_mini', 'mlm_mini'),
@@ -351,24 +374,25 @@ def draw_worth(
     path: pathlib.Path,
     along: str = curves.NATS,
 ) -> None:
-    """Draws the mean of GLUE, a line of runs that differ in steps.
+    """Draws a score of SCORES, a line of runs that differ in steps.
 
     Untrained weights are a level, and over nats runs of SHOWN, too.
 
     Args:
         workdirs: workdirs of all seeds, by name of a run.
-        ask: name of the evaluation that has the mean.
+        ask: name of the evaluation that has the score.
         path: the PNG.
         along: `curves.NATS` or `curves.TOKENS`.
     """
     over_tokens = along == curves.TOKENS
+    column, words = SCORES[ask]
     points: dict[str, list[tuple[int, float, float]]] = {}
     levels = {}
     for name, each in workdirs.items():
         records = [kept.records_of(workdir) for workdir in each]
         last = records[0][-1]
         answers = [worth.answers_of(workdir, ask) for workdir in each]
-        score = statistics.fmean(join(answers, worth.GLUE))
+        score = statistics.fmean(join(answers, column))
         shown = f'heldout/{SHOWN}/mi' in last
         if name == UNTRAINED or shown and not over_tokens:
             levels[name] = score
@@ -383,10 +407,7 @@ def draw_worth(
         name: [point for _, *point in sorted(line)]
         for name, line in points.items()
     }
-    curves.draw_worth(
-        path, lines, levels, f'mean of {COUNTS[ask]} tasks of GLUE, fine-tuned',
-        along,
-    )  # fmt: skip
+    curves.draw_worth(path, lines, levels, words, along)
 
 
 def tokens_of(record: Mapping[str, float]) -> float:
@@ -435,9 +456,9 @@ def run(choices: TablesChoices, chosen: Mapping[str, Any]) -> None:
     lines = lines_of(table, workdirs)
     kept.write_table(folder, lines, f'{seeds}, {precision}')
     draw(choices, workdirs, folder / 'curves.png')
-    if table.ask in COUNTS:
+    if table.ask in SCORES:
         draw_worth(workdirs, table.ask, folder / 'worth.png')
-    if table.ask == 'tuned':
+    if table.ask in ('tuned', 'probed'):
         draw_worth(
             workdirs, table.ask, folder / 'tokens.png', curves.TOKENS
         )

@@ -15,6 +15,8 @@ worth: fine-tuned on five tasks of GLUE and on SQuAD 1.1; and without training,
     encoder and task; of SQuAD it is that of QNLI.
 tuned: fine-tuned on six tasks of GLUE with SEEDS seeds, the rates as above.
 short: three tasks of `worth` with one seed and one rate, to screen rows.
+probed: accuracy, in percent, of a linear classifier of the states as they are,
+    their mean over the tokens of a text, on MR and on TREC.
 """
 
 import dataclasses
@@ -246,6 +248,23 @@ def short(workdir: pathlib.Path) -> dict[str, Any]:
     return {**with_mean(scores), **best_vectors(workdir)}
 
 
+# ------------------------------------------------------------------ as they are
+
+PROBES = 'MR', 'TREC'
+PROBED = 'mean of probes'
+
+
+def probed(workdir: pathlib.Path) -> dict[str, float]:
+    """Fits linear classifiers of the states: accuracies in percent."""
+    scores = {
+        name: evaluate(
+            workdir / name, 'probe', f'--train={name}', '--pooling=mean'
+        )['accuracy']
+        for name in PROBES
+    }
+    return {PROBED: statistics.fmean(scores.values()), **scores}
+
+
 # ------------------------------------------------------------------ all of them
 
 
@@ -269,6 +288,7 @@ ASKS = {
     'worth': Ask(worth, _WORTH),
     'tuned': Ask(of_seeds, ('glue',)),
     'short': Ask(short, _WORTH),
+    'probed': Ask(probed, PROBES),
 }
 
 

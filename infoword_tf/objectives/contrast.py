@@ -224,9 +224,9 @@ def _reads(settings: Mapping[str, Any]) -> Reads:
 
 
 def _products(scoring: Scoring) -> int:
-    """Counts the products of two poolings of each text, and of both ways."""
+    """Counts the products of the pooling of each text, and of both ways."""
     sides = [scoring.views[side].ids for side in SentenceContrast.sides]
-    pooled = 2 * 2 * sum(ids.size for ids in sides)
+    pooled = 2 * sum(ids.size for ids in sides)  # weights of tokens, and sums
     texts = len(sides[0])
     return (pooled + 2 * texts * texts) * scoring.width
 

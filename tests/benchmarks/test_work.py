@@ -90,11 +90,11 @@ class OperationsTest(parameterized.TestCase):
         """Two operations a multiplication, three products for each."""
         one_work = work.Work('elmo', **SMALL)
         self.assertEqual(one_work.operations(one_work.make_views()), 6 * ELMO)
-        # Texts of 22 tokens and sentences of 5, two of each, in two poolings.
+        # Texts of 22 tokens and sentences of 5, two of each, pooled.
         ict = work.Work('ict', **SMALL)
         self.assertEqual(
             ict.score_operations('ict', ict.make_views()),
-            2 * 128 * (2 * 2 * (2 * 22 + 2 * 5) + 2 * 2 * 2),
+            2 * 128 * (2 * (2 * 22 + 2 * 5) + 2 * 2 * 2),
         )
 
     @parameterized.parameters(
