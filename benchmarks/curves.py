@@ -86,14 +86,18 @@ def draw_worth(
         axis.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:.3g}'))
     else:
         axis.xaxis.set_major_formatter(ticker.PercentFormatter(1.0))
-    # Names of neighbours stand above and below.
-    for number, end in enumerate(sorted(ends, key=lambda x: x[1])):
-        score, share, color, name = end
+    axis.margins(0.15)
+    axis.autoscale_view()
+    # Names stand one above the other, in points.
+    lowest = 0.0
+    for score, share, color, name in sorted(ends, key=lambda x: x[0]):
+        height = axis.transData.transform((share, score))[1]
+        height *= 72 / figure.dpi
+        lowest = max(height - 3, lowest + 13)
         axis.annotate(
-            name, (share, score), xytext=(6, (3, -10)[number % 2]),
+            name, (share, score), xytext=(6, lowest - height),
             textcoords='offset points', color=color, fontsize=8,
         )  # fmt: skip
-    axis.margins(0.15)
     for name, score in levels.items():
         axis.axhline(score, color='0.6', linestyle=':', linewidth=1)
         axis.annotate(
