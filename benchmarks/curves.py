@@ -87,23 +87,13 @@ def draw_worth(
     else:
         axis.xaxis.set_major_formatter(ticker.PercentFormatter(1.0))
     axis.margins(0.15)
-    axis.autoscale_view()
-    # Names stand one above the other, in points.
-    lowest = 0.0
-    for score, share, color, name in sorted(ends, key=lambda x: x[0]):
-        height = axis.transData.transform((share, score))[1]
-        height *= 72 / figure.dpi
-        lowest = max(height - 3, lowest + 13)
-        axis.annotate(
-            name, (share, score), xytext=(6, lowest - height),
-            textcoords='offset points', color=color, fontsize=8,
-        )  # fmt: skip
     for name, score in levels.items():
         axis.axhline(score, color='0.6', linestyle=':', linewidth=1)
         axis.annotate(
             name, (1, score), xycoords=('axes fraction', 'data'), fontsize=8,
             xytext=(-2, 3), textcoords='offset points', color='0.4', ha='right',
         )  # fmt: skip
+    _name_ends(axis, ends)
     _save(figure, path)
 
 
