@@ -90,7 +90,9 @@ def of_texts(choices: EncodeChoices) -> dict[str, Any]:
     kinds = [TORCH, ONNX, SMALL] if choices.peers else []
     sides = [peers.start(kind, choices.peers) for kind in kinds]
     if choices.precision != 'float32':
-        sides.append(peers.start(f'encode-{choices.precision}', choices.init))
+        kind = f'encode-{choices.precision}'
+        sides += [peers.start(kind, choices.init),
+                  peers.start(kind, choices.init, f'{kind} 1', 1)]  # fmt: skip
     sides += [peers.start('encode', choices.init),
               peers.start('encode', choices.init, 'encode 1', 1)]  # fmt: skip
     texts = sentences(choices)
