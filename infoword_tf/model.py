@@ -381,13 +381,14 @@ class Model(Assembly):
             replicas=replicas,
             state=state,
         )
-        for row, objective in self.objectives.items():
-            if objective.has_vectors:  # candidates and scores read the same
-                vectors = objective.vectors(batches[row])
+        scored = list(self.objectives if rows is None else rows)
+        for row in scored:  # candidates and scores read the same vectors
+            if self.objectives[row].has_vectors:
+                vectors = self.objectives[row].vectors(batches[row])
                 batches[row] = batches[row]._replace(vectors=vectors)
         batches = _with_scorers(batches)
         outcomes = {}
-        for row in self.objectives if rows is None else rows:
+        for row in scored:
             objective, batch = self.objectives[row], batches[row]
             if candidates and row in candidates:
                 pool = candidates[row]
