@@ -37,12 +37,24 @@ COLUMNS = {
 }
 STEPS = '--steps='  # in an entry of a table: neither rate nor --minutes count
 UNTRAINED = 'untrained'
-# What pictures show of an evaluation: a column, and words for people.
-SCORES = {
-    'worth': (worth.GLUE, 'mean of five tasks of GLUE, fine-tuned'),
-    'tuned': (worth.GLUE, 'mean of six tasks of GLUE, fine-tuned'),
-    'probed': (worth.PROBED, 'mean of MR and TREC, a linear classifier'),
-}
+# Pictures of an evaluation, by file: a column, words for people, an axis.
+PICTURES = {
+    'worth': {
+        'worth.png': (
+            worth.GLUE, 'mean of five tasks of GLUE, fine-tuned', curves.NATS,
+        ),
+    },
+    'tuned': {
+        'tokens.png': (
+            worth.TWO_TEXTS, 'mean of four tasks of two texts, fine-tuned',
+            curves.TOKENS,
+        ),
+        'states.png': (
+            worth.PROBED, 'mean of MR and TREC, a linear classifier',
+            curves.TOKENS,
+        ),
+    },
+}  # fmt: skip
 SHOWN = 'overlap'  # its other view may show b: MI is no other row's
 NOTHING = '--steps=1 --learning_rate=0 --log_every=1'
 
@@ -67,8 +79,13 @@ class RunTable(NamedTuple):
 
 
 TEXTS = {'data': ('texts',), 'common': ('--corpus=text:texts/*.txt',)}
-# Runs of a line differ in millions of tokens.
-TOKENS, FEWER = (10, 30, 100), (10, 30)
+# Millions of tokens, and the best of three rates, of a row.
+TOKENS = {
+    'mlm_tiny --learning_rate=2e-3': (10, 30, 100),
+    'same_text_mini --size=tiny': (10, 30, 100, 300),
+    'bert_nce_tiny --learning_rate=2e-3': (10, 30),
+    'infoword_tiny --learning_rate=1e-3': (10, 30),
+}
 BATCH, LENGTH = 64, 64
 OVER_TOKENS = (
     *TEXTS['common'], f'--batch_size={BATCH}', f'--seq_len={LENGTH}',
@@ -125,22 +142,11 @@ TABLES = {
         'worth', untrained='mlm_mini', **TEXTS,
     ),
     'tokens': RunTable(
-        tuple(f'mlm_tiny {after(tokens)}' for tokens in TOKENS),
-        'tuned', untrained='mlm_tiny', data=TEXTS['data'],
-        common=(*OVER_TOKENS, '--learning_rate=2e-3'),
-    ),
-    'states': RunTable(
         tuple(
             f'{row} {after(tokens)}'
-            for tokens in FEWER
-            for row in (
-                'mlm_tiny --learning_rate=2e-3',
-                'bert_nce_tiny --learning_rate=2e-3',
-                'infoword_tiny --learning_rate=1e-3',
-                'same_text_mini --size=tiny',
-            )
+            for row, each in TOKENS.items() for tokens in each
         ),
-        'probed', untrained='mlm_tiny', data=TEXTS['data'], common=OVER_TOKENS,
+        'tuned', untrained='mlm_tiny', data=TEXTS['data'], common=OVER_TOKENS,
     ),
     'directions': RunTable(
         ('gpt_mini', 'plm_mini', 'mlm_mini'),
@@ -371,43 +377,47 @@ def draw(
 def draw_worth(
     workdirs: Mapping[str, Sequence[pathlib.Path]],
     ask: str,
-    path: pathlib.Path,
-    along: str = curves.NATS,
+    folder: pathlib.Path,
 ) -> None:
-    """Draws a score of SCORES, a line of runs that differ in steps.
+    """Draws PICTURES of an evaluation, a line of runs that differ in steps.
 
     Untrained weights are a level, and over nats runs of SHOWN, too.
 
     Args:
         workdirs: workdirs of all seeds, by name of a run.
-        ask: name of the evaluation that has the score.
-        path: the PNG.
-        along: `curves.NATS` or `curves.TOKENS`.
+        ask: name of the evaluation.
+        folder: place of the pictures.
     """
-    over_tokens = along == curves.TOKENS
-    column, words = SCORES[ask]
-    points: dict[str, list[tuple[int, float, float]]] = {}
-    levels = {}
-    for name, each in workdirs.items():
-        records = [kept.records_of(workdir) for workdir in each]
-        last = records[0][-1]
-        answers = [worth.answers_of(workdir, ask) for workdir in each]
-        score = statistics.fmean(join(answers, column))
-        shown = f'heldout/{SHOWN}/mi' in last
-        if name == UNTRAINED or shown and not over_tokens:
-            levels[name] = score
-            continue
-        points.setdefault(_without_steps(name), []).append((
-            last['step'],
-            tokens_of(last) / 1e6 if over_tokens
-            else statistics.fmean(map(curves.share_of, records)),
-            score,
-        ))  # fmt: skip
-    lines = {
-        name: [point for _, *point in sorted(line)]
-        for name, line in points.items()
+    records = {
+        name: [kept.records_of(workdir) for workdir in each]
+        for name, each in workdirs.items()
     }
-    curves.draw_worth(path, lines, levels, words, along)
+    answers = {
+        name: [worth.answers_of(workdir, ask) for workdir in each]
+        for name, each in workdirs.items()
+    }
+    for file, (column, words, along) in PICTURES.get(ask, {}).items():
+        points: dict[str, list[tuple[int, float, float]]] = {}
+        levels = {}
+        for name, each in records.items():
+            score = statistics.fmean(join(answers[name], column))
+            last = each[0][-1]
+            over_tokens = along == curves.TOKENS
+            shown = f'heldout/{SHOWN}/mi' in last
+            if name == UNTRAINED or shown and not over_tokens:
+                levels[name] = score
+                continue
+            points.setdefault(_without_steps(name), []).append((
+                last['step'],
+                tokens_of(last) / 1e6 if over_tokens
+                else statistics.fmean(map(curves.share_of, each)),
+                score,
+            ))  # fmt: skip
+        lines = {
+            name: [point for _, *point in sorted(line)]
+            for name, line in points.items()
+        }
+        curves.draw_worth(folder / file, lines, levels, words, along)
 
 
 def tokens_of(record: Mapping[str, float]) -> float:
@@ -456,12 +466,8 @@ def run(choices: TablesChoices, chosen: Mapping[str, Any]) -> None:
     lines = lines_of(table, workdirs)
     kept.write_table(folder, lines, f'{seeds}, {precision}')
     draw(choices, workdirs, folder / 'curves.png')
-    if table.ask in SCORES:
-        draw_worth(workdirs, table.ask, folder / 'worth.png')
-    if table.ask in ('tuned', 'probed'):
-        draw_worth(
-            workdirs, table.ask, folder / 'tokens.png', curves.TOKENS
-        )
+    if table.ask:
+        draw_worth(workdirs, table.ask, folder)
 
 
 if __name__ == '__main__':

@@ -53,32 +53,31 @@ class CurvesTest(absltest.TestCase):
             'untrained': {**record, 'heldout/mlm/mi': -2.5},
         }  # fmt: skip
         scores = dict(zip(folders, (52.0, 51.0, 61.0, 50.0), strict=True))
+        self.enterContext(mock.patch.dict(tables.PICTURES))
         self.enterContext(
             mock.patch.object(kept, 'records_of', lambda x: [folders[x]])
         )
         self.enterContext(mock.patch.object(
             worth, 'answers_of',
-            lambda x, _: {worth.GLUE: [scores[x] - 1, scores[x] + 1]},
+            lambda x, _: {'mine': [scores[x] - 1, scores[x] + 1]},
         ))  # fmt: skip
 
         def drawn(along):
+            tables.PICTURES['mine'] = {'x.png': ('mine', 'scores', along)}
             (axis,) = self.drawn(
-                lambda path, runs: tables.draw_worth(
-                    runs, 'tuned', path, along
-                ),
+                lambda path, runs: tables.draw_worth(runs, 'mine', path),
                 {name: [name] for name in folders},
             ).axes
             self.assertCountEqual(
-                [x.get_text() for x in axis.texts],
-                ['mlm_mini', 'same_text_mini', 'untrained'],
+                [axis.get_ylabel(), *(x.get_text() for x in axis.texts)],
+                ['scores', 'mlm_mini', 'same_text_mini', 'untrained'],
             )
             return axis.lines
 
         curve, *levels = drawn(curves.NATS)
         dim = 1.0 / 4.75
-        np.testing.assert_allclose(
-            curve.get_xdata(), [(-1 / 6.25 + dim) / 2, (0.02 + dim) / 2]
-        )
+        shares = (-1 / 6.25 + dim) / 2, (0.02 + dim) / 2
+        np.testing.assert_allclose(curve.get_xdata(), shares)
         self.assertEqual(list(curve.get_ydata()), [51.0, 52.0])
         self.assertEqual([list(x.get_ydata()) for x in levels],
                          [[61.0, 61.0], [50.0, 50.0]])

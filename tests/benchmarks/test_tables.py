@@ -41,7 +41,7 @@ def run(module, log, *typed):
     CALLS.append(choices)
     place = pathlib.Path(choices.get('workdir', log.parent))
     place.mkdir(parents=True, exist_ok=True)
-    actual = {'f1': 40.0, 'tests': {'EN-WS-353-ALL': {'spearman': 30.0}}}
+    actual = {'f1': 40.0, 'accuracy': 60.0}
     if module == 'benchmarks.worth':
         answers = {'short': 0.5 + int(choices['init'][-1]) / 10}
         (place / 'short.json').write_text(json.dumps(answers))
@@ -149,8 +149,9 @@ class BenchmarkTablesTest(absltest.TestCase):
 
         scores['mnli'] = 75.0
         expected = {task: [x] * 3 for task, x in scores.items()}
-        expected[worth.GLUE] = [437.5 / 6] * 3
-        self.assertEqual(worth.of_seeds(workdir), expected)
+        expected |= {worth.ONE_TEXT: [68.75] * 3, worth.TWO_TEXTS: [75.0] * 3}
+        expected |= dict.fromkeys((worth.PROBED, 'MR', 'TREC'), 60.0)
+        self.assertEqual(worth.ASKS['tuned'].of(workdir), expected)
         whole = [x for x in CALLS if x.get('seed') == '2']
         self.assertEqual({x['data_dir'] for x in whole}, {'glue'})
         self.assertEqual(
