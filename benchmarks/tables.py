@@ -83,8 +83,8 @@ TEXTS = {'data': ('texts',), 'common': ('--corpus=text:texts/*.txt',)}
 TOKENS = {
     'mlm_tiny --learning_rate=2e-3': (10, 30, 100),
     'same_text_mini --size=tiny': (10, 30, 100, 300),
-    'bert_nce_tiny --learning_rate=2e-3': (10, 30),
-    'infoword_tiny --learning_rate=1e-3': (10, 30),
+    'bert_nce_tiny --learning_rate=2e-3': (30,),
+    'infoword_tiny --learning_rate=1e-3': (30,),
 }
 BATCH, LENGTH = 64, 64
 OVER_TOKENS = (
