@@ -82,7 +82,8 @@ def draw_worth(
     if along == TOKENS:
         axis.set_xscale('log')
         axis.set_xticks([], minor=True)
-        axis.set_xticks([x for line in points.values() for x, _ in line])
+        ticks = {f'{x:.3g}': x for line in points.values() for x, _ in line}
+        axis.set_xticks([*ticks.values()])
         axis.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:.3g}'))
     else:
         axis.xaxis.set_major_formatter(ticker.PercentFormatter(1.0))
@@ -90,8 +91,8 @@ def draw_worth(
     for name, score in levels.items():
         axis.axhline(score, color='0.6', linestyle=':', linewidth=1)
         axis.annotate(
-            name, (1, score), xycoords=('axes fraction', 'data'), fontsize=8,
-            xytext=(-2, 3), textcoords='offset points', color='0.4', ha='right',
+            name, (0, score), xycoords=('axes fraction', 'data'), fontsize=8,
+            xytext=(2, 3), textcoords='offset points', color='0.4',
         )  # fmt: skip
     _name_ends(axis, ends)
     _save(figure, path)
