@@ -1,20 +1,20 @@
 r"""Search by each critic: quality, bytes and milliseconds.
 
-    python -m benchmarks.critics --init=MiniLM --minutes=4 \
-        --workdir=runs/tables/critics
-    python -m benchmarks.critics --sets=scratch --minutes=2 \
+    python -m benchmarks.critics --init=MiniLM --workdir=runs/tables/critics
+    python -m benchmarks.critics --sets=scratch --typed=--minutes=2 \
         --workdir=runs/tables/critics_scratch
-    python -m benchmarks.critics --sets=ict --minutes=2 \
+    python -m benchmarks.critics --sets=ict --typed=--minutes=2 \
         --workdir=runs/tables/critics_ict
 
-Trains each of --critics on each set with each seed for the same minutes, from
-the same start: `infoword_tf.train` with the defaults of the critic. Then it
-searches with the trained model, alone and merged with BM25: `cross` orders the
-best hundred of BM25. SciFact and NFCorpus are folders of BEIR in the working
-folder, whose training judgements are mined; pydocs are docstrings, whose first
-sentences find the rest; `scratch` is pydocs without --init, and `ict` its text,
-whose sentences find the documents that they are taken from (`cross` compares no
-such views).
+Trains each of --critics on each set with each seed from the same start:
+`infoword_tf.train` with the defaults of the critic, so that all make the same
+number of updates, unless --typed names minutes. Then it searches with the
+trained model, alone and merged with BM25: `cross` orders the best hundred of
+BM25. Beside them stands the model of --init, unchanged. SciFact and NFCorpus
+are folders of BEIR in the working folder, whose training judgements are mined;
+pydocs are docstrings, whose first sentences find the rest; `scratch` is pydocs
+without --init, and `ict` its text, whose sentences find the documents that they
+are taken from (`cross` compares no such views).
 
 Costs are those of `tasks.retrieval --costs`: bytes of a passage as stored,
 milliseconds of a query alone, seconds to encode 1,000 passages. Finished runs
@@ -32,7 +32,7 @@ from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.critics import CRITICS
 
-BM25 = 'BM25'
+BM25, UNCHANGED = 'BM25', 'unchanged'  # instead of a critic
 MEASURE = 'ndcg@10'
 COSTS = {
     'bytes_per_passage': 'bytes a passage',
@@ -104,27 +104,39 @@ class CriticsChoices:
         choices=tuple(SETS))
     critics: tuple[str, ...] = flag(
         tuple(CRITICS), 'Which.', choices=tuple(CRITICS))
-    minutes: float = flag(4.0, 'Of training, for each.', at_least=0.01)
     seeds: int = flag(3, 'Runs of each.', at_least=1)
     typed: str = flag('', 'Further flags of training, separated by blanks.')
     workdir: str | None = flag(None, 'Where runs, table and picture go.')
 
 
 class Result(NamedTuple):
-    """A trained critic, measured.
+    """A critic, measured.
 
     Attributes:
         scores: nDCG@10 by search ('model', 'hybrid', 'bm25').
         costs: costs by search and name in COSTS.
-        mi, ceiling: bound and ceiling of the MI of held-out pairs, nats.
+        mi, ceiling: bound and ceiling of the MI of held-out pairs, nats; None
+            if the critic was not trained.
         steps: updates.
     """
 
     scores: Mapping[str, float]
     costs: Mapping[str, Mapping[str, float | None]]
-    mi: float
-    ceiling: float
-    steps: int
+    mi: float | None = None
+    ceiling: float | None = None
+    steps: int = 0
+
+
+def searched(
+    folder: pathlib.Path, critic: str, one: CriticSet, *of_training: Any,
+    init: str | None = None,
+) -> Result:  # fmt: skip
+    """Searches with a model; `of_training` is the rest of the result."""
+    record = kept.search(folder, critic, *one.search, '--costs', init=init)
+    return Result(
+        {name: record[name][MEASURE] for name in ('model', 'hybrid', 'bm25')},
+        record['costs'], *of_training,
+    )  # fmt: skip
 
 
 def trained(
@@ -138,18 +150,15 @@ def trained(
             'infoword_tf.train', folder / f'{workdir.name}.log',
             *one.training(folder / 'pairs', choices.init),
             f'--{one.row}.critic={critic}', f'--seed={seed}',
-            f'--minutes={choices.minutes}', *choices.typed.split(),
-            f'--workdir={workdir}',
+            *choices.typed.split(), f'--workdir={workdir}',
         )  # fmt: skip
         shutil.rmtree(workdir / 'checkpoints')
-    record = kept.search(workdir / 'search', critic, *one.search, '--costs')
     last = kept.records_of(workdir)[-1]
-    return Result(
-        {name: record[name][MEASURE] for name in ('model', 'hybrid', 'bm25')},
-        record['costs'],
+    return searched(
+        workdir / 'search', critic, one,
         *(last[f'heldout/{one.row}/{x}'] for x in ('mi', 'ceiling')),
         last['step'],
-    )
+    )  # fmt: skip
 
 
 def costs_of(costs: Sequence[Mapping[str, float | None]]) -> list[str]:
@@ -162,16 +171,18 @@ def costs_of(costs: Sequence[Mapping[str, float | None]]) -> list[str]:
     return cells
 
 
-def line(name: str, critic: str, results: Sequence[Result]) -> list[str]:
+def line(name: str, label: str, results: Sequence[Result]) -> list[str]:
     """Makes the line of a critic: means over seeds (lowest-highest)."""
-    steps = sum(r.steps for r in results) // len(results)
+    mi, steps = '', ''
+    if results[0].ceiling is not None:
+        bounds = tables.spread([r.mi for r in results])
+        mi = f'{bounds} of {results[0].ceiling:.2f}'
+        steps = f'{sum(r.steps for r in results) // len(results):,}'
     return [
-        f'`{name}`', f'`{critic}`',
+        f'`{name}`', label,
         tables.spread([r.scores['model'] for r in results]),
         tables.spread([r.scores['hybrid'] for r in results]),
-        f'{tables.spread([r.mi for r in results])} of {results[0].ceiling:.2f}',
-        *costs_of([r.costs['model'] for r in results]),
-        f'{steps:,}',
+        mi, *costs_of([r.costs['model'] for r in results]), steps,
     ]  # fmt: skip
 
 
@@ -243,14 +254,20 @@ def run(choices: CriticsChoices, chosen: Any) -> None:
     kept.bind_commit(folder)
     lines, results = [], {}
     for name in choices.sets:
-        results[name] = {}
+        results[name], one = {}, SETS[name]
+        if not one.scratch:
+            start = searched(
+                folder / name / UNCHANGED, 'cosine', one, init=choices.init
+            )
+            results[name][UNCHANGED] = [start]
+            lines.append(line(name, UNCHANGED, [start]))
         for critic in critics[name]:
             each = [
-                trained(choices, SETS[name], folder / name, critic, seed)
+                trained(choices, one, folder / name, critic, seed)
                 for seed in range(choices.seeds)
             ]
             results[name][critic] = each
-            lines.append(line(name, critic, each))
+            lines.append(line(name, f'`{critic}`', each))
         first = next(iter(results[name].values()))[:1]
         results[name][BM25] = first
         lines.append([
@@ -262,10 +279,7 @@ def run(choices: CriticsChoices, chosen: Any) -> None:
         *COSTS.values(), 'updates',
     )  # fmt: skip
     table = report.table(titles, lines)
-    kept.write_table(
-        folder, table,
-        f'{choices.minutes:g} minutes each, {tables.name_seeds(choices.seeds)}',
-    )  # fmt: skip
+    kept.write_table(folder, table, tables.name_seeds(choices.seeds))
     draw(folder / 'critics.png', results)
 
 
