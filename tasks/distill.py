@@ -15,8 +15,8 @@ teacher's distribution at --temperature, and the teacher's states layer by layer
 (see docs/rows.md). The student is the first --layers layers of --init (a
 pretrained workdir, as in the paper; by default the teacher). Examples are those
 of tasks.glue (--task), tasks.classify (--train), tasks.squad or tasks.tag
-(--task=squad, tag), with their flags; texts of --extra are labelled by the
-teacher alone. The teacher's outputs are computed once, into the cache.
+(--task=squad, tag), with their flags; texts or words of --extra are labelled by
+the teacher alone. The teacher's outputs are computed once, into the cache.
 
     python -m tasks.distill --task=embed --teacher=runs/minilm \
         --student=lookup --corpus=pydocs --workdir=runs/lookup
@@ -109,8 +109,8 @@ class DistillChoices(
     temperature: float = flag(
         10.0, 'Divisor of the scores of both models.', at_least=1e-6)
     extra: str | None = flag(
-        None, 'A table of additional unlabelled texts, which only the teacher '
-        'labels.')
+        None, 'A file of additional texts, in the form of --train, which only '
+        'the teacher labels; no labels of it are read.')
 
 
 def sum_of(row: str, alpha: float, beta: float) -> str:
@@ -160,7 +160,7 @@ def check(choices: DistillChoices, chosen: Mapping[str, Any]) -> None:
         commands.refuse(chosen, other.alone if other is not kind else (), why)
     if not kind.takes_texts:
         why = (
-            '{} is for classes and numbers of texts; of '
+            '{} is for labels of texts or words, and for numbers; of '
             f'--task={choices.task} leave it out'
         )
         commands.refuse(chosen, ['extra'], why)

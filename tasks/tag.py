@@ -170,11 +170,13 @@ class Tagging(Task):
 
     Attributes:
         tests: texts of --test, or None.
+        extra: texts without labels, which a teacher labels; None: none.
     """
 
     choices = TaggedChoices
     row = NAME
     shared = ('tokens',)
+    takes_texts = True
     pairs = False
     alone = tuple(
         x.name
@@ -185,6 +187,7 @@ class Tagging(Task):
     output = PREDICTIONS
 
     tests: tag_data.Tagged | None = None
+    extra: tag_data.Tagged | None = None
 
     @classmethod
     def of(cls, train: tag_data.Tagged, heldout: tag_data.Tagged) -> Self:
@@ -234,6 +237,12 @@ class Tagging(Task):
             unknown = tag_data.read(choices.predict, columns, labelled=False)
         return dataclasses.replace(self, tests=tests, unknown=unknown)
 
+    def with_texts(self, choices: Any) -> Self:
+        """Reads the texts of --extra, in the columns of --train."""
+        columns = columns_of(choices)
+        extra = tag_data.read(choices.extra, columns, labelled=False)
+        return dataclasses.replace(self, extra=extra)
+
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of the row that the examples decide."""
@@ -253,6 +262,9 @@ class Tagging(Task):
         windows = {}
         for split in SPLITS:
             tagged = self.splits[split]
+            truth = tag_scores.truth_of(tagged.tags, self.labels)
+            if split == TRAIN and self.extra is not None:
+                tagged = tagged.joined(self.extra)
             features = tag_windows.features(
                 tagged,
                 self.labels,
@@ -262,7 +274,6 @@ class Tagging(Task):
                 tokens=settings['tokens'],
             )
             print('\n'.join(features.notes), flush=True)
-            truth = tag_scores.truth_of(tagged.tags, self.labels)
             windows[split] = TaskSplit(
                 examples=features.examples,
                 labels=[features.examples.of_tokens[NAME]],
@@ -301,7 +312,9 @@ class Tagging(Task):
 
     def hashed(self, examples: 'Examples') -> list[np.ndarray]:
         """Lists where words are, of which a CRF reads all together."""
-        return [examples.of_tokens[NAME] >= 0]
+        from infoword_tf.views.examples import UNKNOWN
+
+        return [examples.of_tokens[NAME] != UNKNOWN]
 
     def scores(self, head: Any, batch: Any) -> Any:
         """Returns scores of the labels of words, [B, T, C] float16."""

@@ -74,6 +74,14 @@ class Tagged(NamedTuple):
             lines=self.lines[chosen],
         )
 
+    def joined(self, more: Self) -> Self:
+        """Joins texts with others, whose labels are forgotten."""
+        return self._replace(
+            words=self.words + more.words,
+            tags=self.tags + [[] for _ in more.words],
+            lines=np.concatenate([self.lines, more.lines]),
+        )
+
     @property
     def places(self) -> list[str]:
         """The file and line of each text, for people."""

@@ -15,7 +15,7 @@ from infoword_tf.inference.tagger import first_tokens, join_words, windows_of
 from infoword_tf.text import tags
 from infoword_tf.text.layout import Layout
 from infoword_tf.text.template import Template
-from infoword_tf.views.examples import UNKNOWN
+from infoword_tf.views.examples import UNKNOWN, UNLABELLED
 
 from .tag_data import Tagged
 
@@ -52,7 +52,7 @@ def features(
     labels: those of one span.
 
     Args:
-        tagged: texts with labels in one scheme.
+        tagged: texts with labels in one scheme, or without.
         labels: C names; others are unknown to the model.
         template: template of the model's inputs.
         max_length: T.
@@ -152,7 +152,7 @@ def _classes(
     """Numbers the labels of all parts of the words of texts.
 
     Args:
-        texts: labels of the words of each.
+        texts: labels of the words of each; none: unknown.
         starts: places where parts begin, by text.
         bounds: places where words begin and end, by text.
         labels: C names.
@@ -163,6 +163,9 @@ def _classes(
     splits, values = starts.row_splits.numpy(), starts.values.numpy()
     places = np.split(values, splits[1:-1])
     for tag, inside, bound in zip(texts, places, bounds, strict=True):
+        if not tag:
+            classes += [UNLABELLED] * len(inside)
+            continue
         word = np.searchsorted(bound[:, 0], inside, 'right') - 1
         if ends:  # that of a word is none of its parts
             tag = tags.spelled(tag, tags.IOB2)

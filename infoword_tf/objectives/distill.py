@@ -226,7 +226,7 @@ class SoftTags(Softened):
     """`soft_tag`: how far the labels of words are from the teacher's.
 
     The targets of the view are [B, T, C], the teacher's scores of labels, which
-    count at the words that `tag` labels.
+    count at the words of `tag`, labelled or not.
 
     Learns: labels of words with the teacher's doubts.
     Take it: as `soft`, with `tag`.
@@ -252,8 +252,8 @@ class SoftTags(Softened):
         super().set_scorer(scorer)
 
     def weight(self, batch: Batch) -> Tensor:
-        """Sums the weights of words."""
-        return ops.sum(batch.views[VIEW].weights[self.scorer.row])
+        """Counts words."""
+        return ops.sum(ops.cast(self.scorer.words(batch), 'float32'))
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Computes KL divergences."""
@@ -266,9 +266,9 @@ class SoftTags(Softened):
             )
         )
         loss = ops.sum(ops.exp(log_p) * (log_p - log_q), axis=2)
-        weights = view.weights[self.scorer.row]
-        loss = self.temperature**2 * ops.where(weights > 0, loss, 0.0)
-        return infonce.unbounded(flat(loss), flat(weights))
+        words = self.scorer.words(batch)
+        loss = self.temperature**2 * ops.where(words, loss, 0.0)
+        return infonce.unbounded(flat(loss), flat(ops.cast(words, 'float32')))
 
 
 class Patience(Projected):

@@ -37,6 +37,7 @@ from infoword_tf.objectives.objective import (
 from infoword_tf.settings import setting
 from infoword_tf.tensors import Tensor
 from infoword_tf.views import Reads
+from infoword_tf.views.examples import UNKNOWN
 
 FIRST, ALL = TOKENS = ('first', 'all')
 
@@ -149,6 +150,10 @@ class Tags(Scorer):
             key=self.dropout_key(batch),
         )
 
+    def words(self, batch: Batch) -> Tensor:
+        """Marks the tokens of words, labelled or not: [B, T] bool."""
+        return ops.not_equal(batch.views[VIEW].targets[self.row], UNKNOWN)
+
     def word_scores(self, batch: Batch) -> Tensor:
         """Scores labels as `token_scores`; with a CRF by the log posterior.
 
@@ -157,8 +162,7 @@ class Tags(Scorer):
         scores = self.token_scores(batch)
         if not self.crf:
             return scores
-        view = batch.views[VIEW]
-        chains = chains_of(view.weights[self.row] > 0, view.block_ids)
+        chains = chains_of(self.words(batch), batch.views[VIEW].block_ids)
         return self.chain.posteriors(scores, None, chains, batch.fused_key)[0]
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:

@@ -22,6 +22,7 @@ from infoword_tf.views.view import Specials, View, ViewSpec, all_text
 MULTIPLE = 8  # T is a multiple of it
 FOLLOWING = 'following'  # `Reads.where` of rows of next tokens
 UNKNOWN = -1  # in place of the number of a class
+UNLABELLED = -2  # of a word, which a teacher labels
 
 
 class Labelled(NamedTuple):
@@ -42,7 +43,7 @@ class Labelled(NamedTuple):
         slots: [S, J] int32, the example in each slot of a sequence; -1: none.
         width: T.
         of_tokens: b of each token, by row, [n, k, C, ...]: a teacher's outputs,
-            or classes int32 (-1: unknown).
+            or classes int32 (-1: unknown, -2: that of an unlabelled word).
         positions: [n, k, C] int32, of each token; None: counting from 0.
         truncated: [n] bool, whether an example was; None: not counted.
         longest: tokens of the longest text of any batch; 0: unknown.

@@ -15,7 +15,7 @@ class ExamplesTest(absltest.TestCase):
     def test_labels_of_some_and_no_text_twice(self):
         """Columns by name, wherever they stand; 10,000 without a label."""
         folder = places.make()
-        task = GlueTask('own', ('x', 'y', 'mark'))
+        task = few.GlueExamples(GlueTask('own', ('x', 'y', 'mark')))
         lines = [f'{n}\tb {n}\t{n % 3}\ta "{n}' for n in range(10_050)]
         write(folder / 'glue/own/train.tsv', ['number\ty\tmark\tx', *lines])
         drawn = []
@@ -34,6 +34,15 @@ class ExamplesTest(absltest.TestCase):
             self.assertLen(pairs, 20 + 10_000)
             drawn.append(train)
         self.assertNotEqual(*drawn)
+
+    def test_tags(self):
+        folder, task = places.make(), few.TASKS['wnut17']
+        write(folder / task.path('train'), ['a\tO', 'b\tB-x', '', 'c\tO'])
+        with contextlib.chdir(folder):
+            examples = task.examples('train')
+        labelled, plain = (task.written(examples, x) for x in (True, False))
+        self.assertEqual(labelled, 'a\tO\nb\tB-x\n\nc\tO\n')
+        self.assertEqual(plain, 'a\nb\n\nc\n')
 
 
 class RunTest(absltest.TestCase):

@@ -301,9 +301,7 @@ class CriticTest(Critics):
         vectors = on_circle(angles)
         a, b = (vectors[:, i, : x or 2] for i, x in enumerate(expected))
         products = np.einsum('ntw,msw->nmts', a, b)
-        self.check(
-            self.score(wide(vectors)), products.max(axis=3).sum(axis=2)
-        )
+        self.check(self.score(wide(vectors)), products.max(axis=3).sum(axis=2))
 
     def test_late_of_both_sides_and_fewer_numbers(self):
         """f(a, b) of each a, whichever of both is searched for."""
@@ -318,9 +316,7 @@ class CriticTest(Critics):
             for way in (scores, scores.T):
                 losses.append(-np.diag(special.log_softmax(way, axis=1)))
         actual = self.score(wide(vectors))
-        self.assertAlmostEqual(
-            mean(actual).loss, np.mean(losses), delta=1e-5
-        )
+        self.assertAlmostEqual(mean(actual).loss, np.mean(losses), delta=1e-5)
 
     def test_lexical(self):
         self.open('lexical', terms='vocabulary')

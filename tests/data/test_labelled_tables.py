@@ -515,9 +515,7 @@ class TfdsTest(parameterized.TestCase):
             split: [row | {'label': label} for label in labels]
             for split, labels in (('train', [0, 1]), ('test', [1, -1]))
         }
-        datasets.prepare(
-            cls.folder, 'rated', features, splits, config='small'
-        )
+        datasets.prepare(cls.folder, 'rated', features, splits, config='small')
 
     def setUp(self):
         super().setUp()

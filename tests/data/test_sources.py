@@ -109,9 +109,7 @@ CASES = {
     'documents': Case(
         passages.DocumentSource, of_documents(12, 5), 8, 4, epoch=12, steps=3,
     ),
-    'pairs': Case(
-        pairs.PairSource, of_documents(12), 20, 4, epoch=12, steps=3,
-    ),
+    'pairs': Case(pairs.PairSource, of_documents(12), 20, 4, epoch=12, steps=3),
     'packed pairs': Case(
         pairs.PairSource, of_documents(120), 20, 8, {'packed': True},
         epoch=120, steps=6,

@@ -87,9 +87,7 @@ class WindowSourceTest(parameterized.TestCase):
 
     def test_over_epochs_offsets_are_uniform(self):
         length, epochs = 10, 800
-        source = WindowSource(
-            make_store(np.ones(25, int)), length, 1, seed=6
-        )
+        source = WindowSource(make_store(np.ones(25, int)), length, 1, seed=6)
         self.assertEqual(source.windows, 1)
         starts = np.concatenate([source.starts(s) for s in range(epochs)])
         observed = np.bincount(starts, minlength=length)

@@ -26,9 +26,7 @@ SIZES: dict[str, dict[str, Any]] = {
     },
     'lookup': {'width': 16},
     'rnn': {'layers': 2, 'width': 8},
-    'elmo': {
-        'layers': 2, 'width': 8, 'inner_width': 6, 'filters': [2, 3, 4],
-    },
+    'elmo': {'layers': 2, 'width': 8, 'inner_width': 6, 'filters': [2, 3, 4]},
 }  # fmt: skip
 # Of their weights, large enough to leave the linear range.
 DEVIATIONS = {'lookup': 1.0, 'rnn': 0.7, 'elmo': 0.5}

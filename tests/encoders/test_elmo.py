@@ -59,9 +59,7 @@ class SpelledTest(parameterized.TestCase):
 
     def test_numbers_where_pieces_are_unknown(self):
         actual = elmo.spelled(Specials(2, 3, 4, 12), 50, 3)
-        self.assertEqual(
-            actual[10].tolist(), [259, 50, 49, 260, 261, 261, 261]
-        )
+        self.assertEqual(actual[10].tolist(), [259, 50, 49, 260, 261, 261, 261])
         self.assertEqual(actual[3, 1], elmo.TEXT_END)
 
     def test_padding_beyond_is_of_no_matter(self):

@@ -242,9 +242,7 @@ DECIDED = {
         ('transformer', 'relative', 'disentangled'), {'inner_width': 512}
     ),
     'modern': {'inner_width': 192},
-    'elmo': {
-        'inner_width': 4096, 'filters': [32, 32, 64, 128, 256, 512, 1024],
-    },
+    'elmo': {'inner_width': 4096, 'filters': [32, 32, 64, 128, 256, 512, 1024]},
 }  # fmt: skip
 # What drops in three layers, and how often: a lookup has no layer, and the
 # last block of `relative` has a query stream alone.
@@ -302,9 +300,7 @@ def blocks_of(encoder, block_ids):
 def gradients(encoder, states_of):
     """Gradients by weight, of a sum of cubes, which keeps signs."""
     with tf.GradientTape() as tape:
-        total = tf.reduce_sum(
-            tf.cast(states_of()[..., :7], tf.float32) ** 3
-        )
+        total = tf.reduce_sum(tf.cast(states_of()[..., :7], tf.float32) ** 3)
     actual = tape.gradient(
         total,
         [weight.value for weight in encoder.weights],

@@ -292,9 +292,7 @@ class CommandTest(parameterized.TestCase):
         self.assertEqual(done.stderr, b'')
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         sizes = [len(text) for text in texts]
-        self.assertEqual(
-            rows, [{'embeddings': [n / 2, n**2]} for n in sizes]
-        )
+        self.assertEqual(rows, [{'embeddings': [n / 2, n**2]} for n in sizes])
 
     @parameterized.parameters(
         ('pair', '--pair', b'one\tof\tmany\n\xff\tlast\n', [

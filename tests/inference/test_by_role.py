@@ -269,9 +269,7 @@ class LexicalTest(absltest.TestCase):
         ):  # fmt: skip
             spelled = lexical.spelled(tokenizer)
             ids = map(tokenizer.vocabulary.index, expected)
-            self.assertEqual(
-                [spelled[i] for i in ids], [*expected.values()]
-            )
+            self.assertEqual([spelled[i] for i in ids], [*expected.values()])
 
     @eagerly()
     def test_states_themselves(self):

@@ -7,9 +7,7 @@ from infoword_tf.layers.bilstm import BiLstm
 
 WIDTH, F = 5, 7
 # Texts of 3, 4 and 1 tokens, then padding; a row of one text.
-BLOCKS = np.array(
-    [[0, 0, 0, 1, 1, 1, 1, 2, 3, 3], [0] * 10], np.int32
-)
+BLOCKS = np.array([[0, 0, 0, 1, 1, 1, 1, 2, 3, 3], [0] * 10], np.int32)
 X = np.random.default_rng(2).standard_normal((*BLOCKS.shape, F))
 X = X.astype(np.float32)
 

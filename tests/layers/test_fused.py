@@ -93,9 +93,7 @@ class GradientTest(parameterized.TestCase):
         expected = tf.reduce_sum(tf.cast(x, tf.float64), axis=(0, 1))
         actual = fused.sum_rows(x)
         self.assertEqual(actual.dtype, tf.float32)
-        assert_close(
-            actual, expected, 1e-6 if dtype == 'float32' else BFLOAT16
-        )
+        assert_close(actual, expected, 1e-6 if dtype == 'float32' else BFLOAT16)
 
     def test_plus_bias(self):
         x, bias = tf.ones((2, 3), tf.bfloat16), tf.constant([0.0, 1.0, 2.0**-9])

@@ -156,9 +156,7 @@ class StateTest(parameterized.TestCase):
         split = cut + 1 if backward else cut
         parts = [layer(part, key=key)[0] for part in (x[:, :split],
                                                       x[:, split:])]
-        np.testing.assert_allclose(
-            actual, tf.concat(parts, axis=1), atol=1e-6
-        )
+        np.testing.assert_allclose(actual, tf.concat(parts, axis=1), atol=1e-6)
 
     def test_what_it_cannot_be(self):
         with refused('unknown_cell', 'lstm, gru, plain', 'rnn'):

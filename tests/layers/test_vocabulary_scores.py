@@ -98,9 +98,7 @@ class VocabularyScoresTest(parameterized.TestCase):
             if k in inputs:
                 assert_close(gradients[k], exact, 1e-5, k)
 
-    @parameterized.product(
-        width=(4, 128, 130), dtype=('float32', 'bfloat16')
-    )
+    @parameterized.product(width=(4, 128, 130), dtype=('float32', 'bfloat16'))
     def test_gradients_of_any_width(self, width, dtype):
         """Narrow tables' gradients are another product than wide ones'."""
         with mock.patch.object(self, 'D', width, create=True):

@@ -49,6 +49,12 @@ def batch_of(states, more=None, key=None):
     )  # fmt: skip
 
 
+def unlabelled(*place):
+    targets = TARGETS.copy()
+    targets[place] = -2
+    return {'tag': tf.constant(targets, tf.int32)}
+
+
 def outcome(head, states):
     sums = head.score(batch_of(states), None)
     assert float(sums.weight) == float(sums.measured) == WORDS.sum()
@@ -95,7 +101,7 @@ class TagsTest(eq1.EagerCase):
 
     def test_a_teacher_tells_posteriors(self):
         """Divides the first chain of two words by all of its labellings."""
-        head, batch = make(crf=True), batch_of(drawn())
+        head, batch = make(crf=True), batch_of(drawn(), unlabelled(0, 1))
         scores = head.token_scores(batch).numpy()[0]
         chain = head.chain
         joint = np.exp(
@@ -131,20 +137,24 @@ class SoftTagsTest(eq1.EagerCase):
         return row
 
     def test_divergence_at_words_alone(self):
+        """Labelled or not: the token 2 begins a word without a label."""
         head, states = make(), drawn()
         teacher = np.random.default_rng(5).standard_normal((B, T, C))
-        batch = batch_of(states, {'soft_tag': tf.constant(teacher)})
+        more = unlabelled(0, 2) | {'soft_tag': tf.constant(teacher)}
+        batch = batch_of(states, more)
         batch = batch._replace(scorer_batch=batch)
         row = self.make(head)
         actual = row.score(batch, None)
+        words = WORDS.copy()
+        words[0, 2] = True
         log_p, log_q = (
-            special.log_softmax(x / 2, axis=2)[WORDS]
+            special.log_softmax(x / 2, axis=2)[words]
             for x in (teacher, head.token_scores(batch).numpy())
         )
         expected = 4 * (np.exp(log_p) * (log_p - log_q)).sum()
         self.assertAlmostEqual(float(actual.loss), expected, places=4)
-        self.assertEqual(float(actual.weight), WORDS.sum())
-        self.assertEqual(float(row.weight(batch)), WORDS.sum())
+        self.assertEqual(float(actual.weight), WORDS.sum() + 1)
+        self.assertEqual(float(row.weight(batch)), WORDS.sum() + 1)
 
     def test_no_chain(self):
         with refused('student_of_chains', '--tag.crf'):

@@ -206,8 +206,7 @@ EARLY = {
         ('--predict=empty/x', 'no_tagged_text', 'empty/x'),
     ],
     'distill': [
-        ('--task=tag --extra=no.tsv', None, '--extra', '--task=tag'),
-        ('--task=squad --extra=no.tsv', None, '--extra is for classes and num'),
+        ('--task=squad --extra=no.tsv', None, '--extra is for labels of'),
         ('--column=1', None, '--column', '--task=tag'),
         ('--teacher=nowhere', None, NO_RUN),
         ('--train=', 'no_examples_named', '--task'),

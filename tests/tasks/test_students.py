@@ -395,8 +395,11 @@ class StudentTest(Checks, parameterized.TestCase):
                             'this is True')  # fmt: skip
 
     def test_labels_of_words(self):
-        """Texts of any length; who equals its teacher learns nothing of it."""
-        tagged = FOLDER / 'words.conll'
+        """Texts of any length; who equals its teacher learns nothing of it,
+        nor of words without labels.
+        """
+        tagged, plain = FOLDER / 'words.conll', FOLDER / 'plain.txt'
+        plain.write_text('a\nword\n\nof\nno\nlabel\n')
         tagged.write_text(''.join(
             ''.join(f'{word} {"B-X" if word[0] in "aeiou" else "O"}\n'
                     for word in text.split()[:number % 9 + 1]) + '\n'
@@ -405,14 +408,17 @@ class StudentTest(Checks, parameterized.TestCase):
         labels = 'O', 'B-X', 'I-X', 'E-X', 'S-X'
         tutor = make('tagger', labels, rows=('tag',),
                      settings={'tag.classes': 5})  # fmt: skip
-        done = finetuning.run(
-            distill, f'--teacher={tutor}', '--task=tag', f'--train={tagged}',
+        flags = (
+            f'--teacher={tutor}', '--task=tag', f'--train={tagged}',
             f'--dev={tagged}', '--scheme=bioes', '--steps=1', '--layers=4',
-            '--temperature=1',
-            '--learning_rate=0', '--weight_decay=0',
-            f'--workdir={FOLDER}/words',
+            '--temperature=1', '--learning_rate=0', '--weight_decay=0',
+            f'--extra={plain}', f'--workdir={FOLDER}/words',
         )  # fmt: skip
-        printed = last_line(done)
+        train = finetuning.prepared(distill, *flags).labelled.train
+        labels, begin = train.of_tokens['tag'], train.begins[-3]
+        self.assertEqual(np.sum(labels[begin:] == -2), 2 + 3)
+        self.assertEqual(np.sum(labels[:begin] >= 0), train.counts['tag'].sum())
+        printed = last_line(finetuning.run(distill, *flags))
         self.assertAlmostEqual(printed['f1'], printed['teacher_f1'], places=3)
         (record,) = records(FOLDER / 'words')
         for row in ('soft_tag', 'patience'):
