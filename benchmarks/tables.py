@@ -81,7 +81,7 @@ class RunTable(NamedTuple):
 TEXTS = {'data': ('texts',), 'common': ('--corpus=text:texts/*.txt',)}
 # Millions of tokens, and the best of three rates, of a row.
 TOKENS = {
-    'mlm_tiny --learning_rate=2e-3': (10, 30, 100),
+    'mlm_tiny --learning_rate=2e-3': (10, 30, 100, 300),
     'same_text_mini --size=tiny': (10, 30, 100, 300),
     'bert_nce_tiny --learning_rate=2e-3': (30,),
     'infoword_tiny --learning_rate=1e-3': (30,),
