@@ -141,7 +141,6 @@ class WnutExamples:
 Examples = GlueExamples | WnutExamples
 TASKS: dict[str, Examples] = {
     'wnut17': WnutExamples(),
-    # Of enough texts, scored by accuracy.
     **{
         name: GlueExamples(glue_layout.TASKS[name])
         for name in ('sst-2', 'mnli', 'qnli')
