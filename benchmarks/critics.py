@@ -10,11 +10,12 @@ Trains each of --critics on each set with each seed from the same start:
 `infoword_tf.train` with the defaults of the critic, so that all make the same
 number of updates, unless --typed names minutes. Then it searches with the
 trained model, alone and merged with BM25: `cross` orders the best hundred of
-BM25. Beside them stands the model of --init, unchanged. SciFact and NFCorpus
-are folders of BEIR in the working folder, whose training judgements are mined;
-pydocs are docstrings, whose first sentences find the rest; `scratch` is pydocs
-without --init, and `ict` its text, whose sentences find the documents that they
-are taken from (`cross` compares no such views).
+BM25. Beside them stands the model of --init, unchanged. A gain over it, or over
+the cosine, is the 95 % interval of a paired bootstrap over the queries. SciFact
+and NFCorpus are folders of BEIR in the working folder, whose training
+judgements are mined; pydocs are docstrings, whose first sentences find the
+rest; `scratch` is pydocs without --init, and `ict` its text, whose sentences
+find the documents that they are taken from (`cross` compares no such views).
 
 Costs are those of `tasks.retrieval --costs`: bytes of a passage as stored,
 milliseconds of a query alone, seconds to encode 1,000 passages. Finished runs
@@ -27,12 +28,17 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from benchmarks import kept, pairs, report, tables
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.critics import CRITICS
+from infoword_tf.evaluation import retrieval, trec
 
 BM25, UNCHANGED = 'BM25', 'unchanged'  # instead of a critic
+COSINE = 'cosine'
+OVER = UNCHANGED, COSINE  # what gains are computed over
 MEASURE = 'ndcg@10'
 COSTS = {
     'bytes_per_passage': 'bytes a passage',
@@ -57,12 +63,12 @@ class CriticSet(NamedTuple):
 
     Attributes:
         pairs: name in `pairs.SETS`; None: text, of which the row `ict` learns.
-        search: flags of tasks.retrieval.
+        search: a folder of BEIR, or pydocs.
         scratch: whether training begins with fresh weights.
     """
 
     pairs: str | None
-    search: tuple[str, ...]
+    search: str
     scratch: bool = False
 
     @property
@@ -86,11 +92,11 @@ class CriticSet(NamedTuple):
 
 
 SETS = {
-    'scifact': CriticSet('scifact', ('--data_dir=scifact',)),
-    'nfcorpus': CriticSet('nfcorpus', ('--data_dir=nfcorpus',)),
-    'pydocs': CriticSet('pydocs_5000', ('--corpus=pydocs',)),
-    'scratch': CriticSet('pydocs_5000', ('--corpus=pydocs',), scratch=True),
-    'ict': CriticSet(None, ('--corpus=pydocs',), scratch=True),
+    'scifact': CriticSet('scifact', 'scifact'),
+    'nfcorpus': CriticSet('nfcorpus', 'nfcorpus'),
+    'pydocs': CriticSet('pydocs_5000', 'pydocs'),
+    'scratch': CriticSet('pydocs_5000', 'pydocs', scratch=True),
+    'ict': CriticSet(None, 'pydocs', scratch=True),
 }
 
 
@@ -115,6 +121,7 @@ class Result(NamedTuple):
     Attributes:
         scores: nDCG@10 by search ('model', 'hybrid', 'bm25').
         costs: costs by search and name in COSTS.
+        queries: nDCG@10 of each query, [Q].
         mi, ceiling: bound and ceiling of the MI of held-out pairs, nats; None
             if the critic was not trained.
         steps: updates.
@@ -122,26 +129,31 @@ class Result(NamedTuple):
 
     scores: Mapping[str, float]
     costs: Mapping[str, Mapping[str, float | None]]
+    queries: np.ndarray
     mi: float | None = None
     ceiling: float | None = None
     steps: int = 0
 
 
 def searched(
-    folder: pathlib.Path, critic: str, one: CriticSet, *of_training: Any,
-    init: str | None = None,
+    folder: pathlib.Path, critic: str, one: CriticSet,
+    task: retrieval.RetrievalTask, *of_training: Any, init: str | None = None,
 ) -> Result:  # fmt: skip
     """Searches with a model; `of_training` is the rest of the result."""
-    record = kept.search(folder, critic, *one.search, '--costs', init=init)
+    where = 'corpus' if one.search == 'pydocs' else 'data_dir'
+    record = kept.search(
+        folder, critic, f'--{where}={one.search}', '--costs', init=init
+    )
+    ranked, _ = trec.read_run(folder / 'run.trec', task)
     return Result(
         {name: record[name][MEASURE] for name in ('model', 'hybrid', 'bm25')},
-        record['costs'], *of_training,
+        record['costs'], pairs.of_queries(task, ranked), *of_training,
     )  # fmt: skip
 
 
 def trained(
-    choices: CriticsChoices, one: CriticSet, folder: pathlib.Path,
-    critic: str, seed: int,
+    choices: CriticsChoices, one: CriticSet, task: retrieval.RetrievalTask,
+    folder: pathlib.Path, critic: str, seed: int,
 ) -> Result:  # fmt: skip
     """Trains and measures a critic with a seed, unless finished before."""
     workdir = folder / f'{critic}_{seed}'
@@ -155,7 +167,7 @@ def trained(
         shutil.rmtree(workdir / 'checkpoints')
     last = kept.records_of(workdir)[-1]
     return searched(
-        workdir / 'search', critic, one,
+        workdir / 'search', critic, one, task,
         *(last[f'heldout/{one.row}/{x}'] for x in ('mi', 'ceiling')),
         last['step'],
     )  # fmt: skip
@@ -171,8 +183,24 @@ def costs_of(costs: Sequence[Mapping[str, float | None]]) -> list[str]:
     return cells
 
 
-def line(name: str, label: str, results: Sequence[Result]) -> list[str]:
-    """Makes the line of a critic: means over seeds (lowest-highest)."""
+def gain(before: Sequence[Result], after: Sequence[Result]) -> str:
+    """Writes the 95 % interval of a gain of nDCG@10, or nothing without one."""
+    first, last = ([r.queries for r in each] for each in (before, after))
+    return pairs.interval(np.mean(first, 0), last, np.mean) if first else ''
+
+
+def line(
+    name: str, label: str, results: Sequence[Result],
+    others: Sequence[Sequence[Result]] = ((), ()),
+) -> list[str]:  # fmt: skip
+    """Makes the line of a critic: means over seeds (lowest-highest).
+
+    Args:
+        name: name of the set.
+        label: name of the critic.
+        results: one for each seed.
+        others: results over which each gain is; none gives an empty cell.
+    """
     mi, steps = '', ''
     if results[0].ceiling is not None:
         bounds = tables.spread([r.mi for r in results])
@@ -182,7 +210,8 @@ def line(name: str, label: str, results: Sequence[Result]) -> list[str]:
         f'`{name}`', label,
         tables.spread([r.scores['model'] for r in results]),
         tables.spread([r.scores['hybrid'] for r in results]),
-        mi, *costs_of([r.costs['model'] for r in results]), steps,
+        *(gain(each, results) for each in others), mi,
+        *costs_of([r.costs['model'] for r in results]), steps,
     ]  # fmt: skip
 
 
@@ -255,28 +284,32 @@ def run(choices: CriticsChoices, chosen: Any) -> None:
     lines, results = [], {}
     for name in choices.sets:
         results[name], one = {}, SETS[name]
+        task = pairs.task_of(one.search)
         if not one.scratch:
             start = searched(
-                folder / name / UNCHANGED, 'cosine', one, init=choices.init
-            )
+                folder / name / UNCHANGED, COSINE, one, task,
+                init=choices.init,
+            )  # fmt: skip
             results[name][UNCHANGED] = [start]
             lines.append(line(name, UNCHANGED, [start]))
         for critic in critics[name]:
             each = [
-                trained(choices, one, folder / name, critic, seed)
+                trained(choices, one, task, folder / name, critic, seed)
                 for seed in range(choices.seeds)
             ]
+            others = [results[name].get(x, ()) for x in OVER]
+            lines.append(line(name, f'`{critic}`', each, others))
             results[name][critic] = each
-            lines.append(line(name, f'`{critic}`', each))
         first = next(iter(results[name].values()))[:1]
         results[name][BM25] = first
         lines.append([
-            f'`{name}`', BM25, tables.spread([first[0].scores['bm25']]), '',
-            '', *costs_of([first[0].costs['bm25']]), '',
+            f'`{name}`', BM25, tables.spread([first[0].scores['bm25']]),
+            *[''] * 4, *costs_of([first[0].costs['bm25']]), '',
         ])  # fmt: skip
     titles = (
-        'set', 'critic', 'nDCG@10', 'merged with BM25', 'held-out MI',
-        *COSTS.values(), 'updates',
+        'set', 'critic', 'nDCG@10', 'merged with BM25',
+        *(f'over {name}' for name in OVER), 'held-out MI', *COSTS.values(),
+        'updates',
     )  # fmt: skip
     table = report.table(titles, lines)
     kept.write_table(folder, table, tables.name_seeds(choices.seeds))

@@ -101,19 +101,28 @@ def mined(folder: pathlib.Path, init: str, beir: str) -> pathlib.Path:
 # --------------------------------------------------------------------- measures
 
 
-def gains(loaded: 'Loaded', beir: str) -> np.ndarray:
-    """Computes nDCG@10 of each test query, [Q]."""
-    if beir == 'pydocs':
-        task = retrieval.corpus_task(beir)
-    else:
-        task = retrieval.beir_task(pathlib.Path(beir))
-    encode = models.encoder_of(loaded, progress=False)
-    rankings = stages.by_vectors(
-        task, encode, loaded.config.similarity, beir
-    )
-    results = (x.tolist() for _, x in retrieval.results(task, rankings))
+def task_of(name: str) -> retrieval.RetrievalTask:
+    """Opens the search of a folder of BEIR, or of pydocs."""
+    if name == 'pydocs':
+        return retrieval.corpus_task(name)
+    return retrieval.beir_task(pathlib.Path(name))
+
+
+def of_queries(
+    task: retrieval.RetrievalTask, ranked: retrieval.Rankings
+) -> np.ndarray:
+    """Computes nDCG@10 of each query, [Q]."""
+    results = (x.tolist() for _, x in retrieval.results(task, ranked))
     each = zip(results, task.relevance, strict=True)
     return np.array([ranking.measure(*x)['ndcg@10'] for x in each])
+
+
+def gains(loaded: 'Loaded', beir: str) -> np.ndarray:
+    """Searches with vectors; returns nDCG@10 of each query, [Q]."""
+    task = task_of(beir)
+    encode = models.encoder_of(loaded, progress=False)
+    ranked = stages.by_vectors(task, encode, loaded.config.similarity, beir)
+    return of_queries(task, ranked)
 
 
 def similarities(loaded: 'Loaded', sets: Sequence[str]) -> np.ndarray:
@@ -215,6 +224,15 @@ def bootstrap(
     return float(low), float(high)
 
 
+def interval(
+    before: np.ndarray,
+    after: Sequence[np.ndarray],
+    value: Callable[[np.ndarray], float],
+) -> str:
+    """Writes the interval of `bootstrap` for a table."""
+    return ' to '.join(f'{x:+.3f}' for x in bootstrap(before, after, value))
+
+
 def measured(
     init: str | pathlib.Path, folder: pathlib.Path, one: PairSet
 ) -> list[np.ndarray]:
@@ -254,11 +272,10 @@ def of_set(
     lines = []
     for number, measure in enumerate(one.measures):
         first, others = before[number], [x[number] for x in after]
-        gain = bootstrap(first, others, measure.value)
         lines.append([
             f'`{name}`', measure.name, tables.spread([measure.value(first)]),
             tables.spread([measure.value(x) for x in others]),
-            ' to '.join(f'{x:+.3f}' for x in gain), f'{steps:,}',
+            interval(first, others, measure.value), f'{steps:,}',
         ])  # fmt: skip
     return lines
 

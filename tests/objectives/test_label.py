@@ -127,9 +127,7 @@ class LabelTest(Case):
             x = x @ has['pooler_kernel'] + has['pooler_bias']
         x = ACTIVATIONS[pooler](x)
         scores = x @ has['kernel'] + has['bias']
-        outcome = head.score(
-            batch_of('label', states, targets, weights), None
-        )
+        outcome = head.score(batch_of('label', states, targets, weights), None)
         self.assert_sums(outcome, expected(scores, targets, weights))
         near(outcome.predictions['scores'], scores.reshape(R, J, C), atol=1e-5)
         empty = weights == 0
@@ -144,9 +142,7 @@ class LabelTest(Case):
         self.assertEqual(has['kernel'].shape, (D, 1))
         states, targets, weights = drawn(texts=C)
         scores = (states.reshape(-1, C, D) @ has['kernel'])[:, :, 0]
-        outcome = head.score(
-            batch_of('label', states, targets, weights), None
-        )
+        outcome = head.score(batch_of('label', states, targets, weights), None)
         self.assert_sums(outcome, expected(scores, targets, weights))
         near(
             outcome.predictions['scores'].numpy().reshape(-1, C),
@@ -244,9 +240,7 @@ class ScoreTest(Case):
         x = np.tanh(states @ has['pooler_kernel'] + has['pooler_bias'])
         numbers = (x @ has['kernel'] + has['bias']).reshape(R, J, count)
         numbers = numbers.sum(axis=2)
-        outcome = head.score(
-            batch_of('score', states, targets, weights), None
-        )
+        outcome = head.score(batch_of('score', states, targets, weights), None)
         actual = dict(zip(SUMS, eq1.sums(outcome), strict=True))
         errors = weights * (numbers - targets) ** 2
         self.assertAlmostEqual(

@@ -85,9 +85,7 @@ class SampledTest(EagerCase):
             with tf.GradientTape() as tape:
                 result = outcome(objective, dropout.new_key(size))
             gradients = tape.gradient(result.loss, [w.value for w in weights])
-            actual.append(
-                [sums(result), *map(tf.convert_to_tensor, gradients)]
-            )
+            actual.append([sums(result), *map(tf.convert_to_tensor, gradients)])
         for others in actual[1:]:
             for one, two in zip(actual[0], others, strict=True):
                 np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)

@@ -56,9 +56,7 @@ def rows_of(examples, width=T):
 
 
 def make_objective(end='independent', null=True, seed=0):
-    objective = Spans(
-        'span', encoder_of(D), zoo.SPECIALS, end=end, null=null
-    )
+    objective = Spans('span', encoder_of(D), zoo.SPECIALS, end=end, null=null)
     return drawn(objective, seed)
 
 

@@ -126,9 +126,7 @@ class LossTest(EagerCase):
         others = scores[~np.eye(N, dtype=bool)].reshape(N, N - 1)
         expected = self.losses(others, 0.25)
         near(outcome.loss, expected.sum(), rtol=1e-5)
-        self.assertAlmostEqual(
-            float(outcome.more['identical']), 2 / (N - 1), 6
-        )
+        self.assertAlmostEqual(float(outcome.more['identical']), 2 / (N - 1), 6)
 
     def test_no_gradient_enters_the_momentum_encoder(self):
         for momentum in (0.0, 0.9):

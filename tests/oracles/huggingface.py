@@ -192,9 +192,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     'deberta': ('DebertaV2Model', {**_DEBERTA, 'max_relative_positions': 8}),
     'deberta_mlm': ('DebertaV2ForMaskedLM', _DEBERTA),
-    'deberta_new_head': (
-        'DebertaV2ForMaskedLM', {**_DEBERTA, 'legacy': False}
-    ),
+    'deberta_new_head': ('DebertaV2ForMaskedLM', {**_DEBERTA, 'legacy': False}),
     'deberta_classes': (
         'DebertaV2ForSequenceClassification',
         {**_DEBERTA, 'type_vocab_size': 2},
@@ -220,9 +218,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
               {**_LLAMA, **_TIED, 'rope_parameters': _TURNS}),
     'llama_seeing_all': ('LlamaModel', {**_LLAMA, 'is_causal': False}),
     'mistral': ('MistralModel', _MISTRAL),
-    'qwen2': (
-        'Qwen2ForCausalLM', {**_LLAMA, **_TIED, 'model_type': 'qwen2'}
-    ),
+    'qwen2': ('Qwen2ForCausalLM', {**_LLAMA, **_TIED, 'model_type': 'qwen2'}),
     'qwen3': ('Qwen3Model', _QWEN),
     'qwen3_lm': ('Qwen3ForCausalLM', {**_QWEN, **_TIED}),
     'qwen3_classes': (

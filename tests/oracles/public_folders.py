@@ -588,9 +588,7 @@ CASES: dict[str, Case] = {
         ),
     ),
     'blanks_first': _XLM_FOLDER._replace(
-        tokenizer=_unigram(
-            ('<user>', _PLAIN), blanks='first', normal='joined'
-        ),
+        tokenizer=_unigram(('<user>', _PLAIN), blanks='first', normal='joined'),
         settings={**_OF_XLM, **_AS_WRITTEN},
     ),
     'blanks_stripped': _XLM_FOLDER._replace(

@@ -750,9 +750,7 @@ class ClassifyKilledTest(Checks, absltest.TestCase):
         self.assertIn('over 3 seeds', more.out)
         self.assertEqual(Config.read(FOLDER / 'fewer/seed=2').run['steps'], 3)
         done = run('fewer', two, large, '--epochs=10')
-        self.assert_refused(
-            done, 'sweep_other_flags', '--steps was 3, is 10'
-        )
+        self.assert_refused(done, 'sweep_other_flags', '--steps was 3, is 10')
 
 
 class BegunTest(places.Folder, absltest.TestCase):
