@@ -85,6 +85,8 @@ TOKENS = {
     'same_text_mini --size=tiny': (10, 30, 100, 300),
     'bert_nce_tiny --learning_rate=2e-3': (30,),
     'infoword_tiny --learning_rate=1e-3': (30,),
+    'bert_mini --size=tiny --dropout=0 --learning_rate=2e-3': (30,),
+    'plm_tiny': (30,),
 }
 BATCH, LENGTH = 64, 64
 OVER_TOKENS = (
