@@ -482,9 +482,7 @@ ELSEWHERE = {
 FREE = {
     'tasks.lm': ('sample',),
     'tasks.squad': ('seq_len', 'epochs'),  # other defaults
-    'export.search': (
-        'corpus', 'critic', 'first', 'rerank', 'rerank_top',
-    ),
+    'export.search': ('corpus', 'critic', 'first', 'rerank', 'rerank_top'),
     'export.verify': ('speed',),
     'infoword_tf.prepare': ('beam_options',),
     'infoword_tf.train': (
@@ -553,9 +551,7 @@ def write_files():
             f';other {x};{n % 2};;{n % 3};{n}'
             for n, x in enumerate(turned * 12)
         ]  # fmt: skip
-        (folder / f'{name}.csv').write_text(
-            '\n'.join([NAMES, *lines]) + '\n'
-        )
+        (folder / f'{name}.csv').write_text('\n'.join([NAMES, *lines]) + '\n')
         more = '' if name == 'a' else '2'
         (folder / f'texts{more}.csv').write_text('\n'.join(
             ['text,other,label;text;other;label']

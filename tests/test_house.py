@@ -176,9 +176,7 @@ def words(tree, names):
 
 
 class HouseTest(parameterized.TestCase):
-    @parameterized.parameters(
-        ('ruff', 'check', '--no-cache', '.'), ('mypy',)
-    )
+    @parameterized.parameters(('ruff', 'check', '--no-cache', '.'), ('mypy',))
     def test_checker(self, *command):
         """What `make lint` runs; mypy takes half a minute once a clone."""
         done = python('-m', *command)

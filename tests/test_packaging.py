@@ -30,7 +30,7 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE, setting_flags
 from infoword_tf.resolve import resolve
-from infoword_tf.training import optim
+from infoword_tf.training import begin, optim
 from infoword_tf.views import VIEWS, Specials
 from tests import pages, places, quick
 from tests.oracles import huggingface
@@ -375,7 +375,10 @@ class PackagingCommandsTest(absltest.TestCase):
         if run is not None:
             values = flags.FlagValues()
             commands.define(run.choices, values)
-            values(words[words.index('-m') + 1 :])
+            values(words := words[words.index('-m') + 1 :])
+            if module == 'infoword_tf.train':
+                typed = [word for word in words if word.startswith('--')]
+                begin.refuse_contradicting_ends(quick.choices(*typed), False)
             return
         settings = {
             k for k, (x, _) in setting_flags().items() if not x.decided_by
