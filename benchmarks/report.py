@@ -54,7 +54,7 @@ def shown(values: Sequence[float], digits: int | None = None) -> str:
     middle, low, high = (
         f'{value:,.{digits}f}' for value in (middle, min(values), max(values))
     )
-    return middle if len(values) == 1 else f'{middle} ({low}-{high})'
+    return middle if low == high else f'{middle} ({low}-{high})'
 
 
 # ---------------------------------------------------------------------- tables
