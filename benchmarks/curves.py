@@ -81,10 +81,9 @@ def draw_worth(
     axis.set_ylabel(worth)
     if along == TOKENS:
         axis.set_xscale('log')
-        axis.set_xticks([], minor=True)
-        ticks = {f'{x:.3g}': x for line in points.values() for x, _ in line}
-        axis.set_xticks([*ticks.values()])
-        axis.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:.3g}'))
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 3)))
+        axis.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
+        axis.xaxis.set_minor_locator(ticker.NullLocator())
     else:
         axis.xaxis.set_major_formatter(ticker.PercentFormatter(1.0))
     axis.margins(0.15)
@@ -154,7 +153,7 @@ def _name_ends(
         place = max(value, lowest)
         lowest = place + (high - low) * 0.05
         arrow = {'arrowstyle': '-', 'color': color, 'linewidth': 0.5,
-                 'relpos': (0, 0.5)}  # fmt: skip
+                 'linestyle': ':', 'relpos': (0, 0.5)}  # fmt: skip
         axis.annotate(
             label, (x, value), xytext=(right * 1.04, place), color=color,
             fontsize=8, va='center', annotation_clip=False, arrowprops=arrow,

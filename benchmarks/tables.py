@@ -49,13 +49,16 @@ PICTURES = {
             worth.TWO_TEXTS, 'mean of four tasks of two texts, fine-tuned',
             curves.TOKENS,
         ),
+        'nats.png': (
+            worth.TWO_TEXTS, 'mean of four tasks of two texts, fine-tuned',
+            curves.NATS,
+        ),
         'states.png': (
             worth.PROBED, 'mean of MR and TREC, a linear classifier',
             curves.TOKENS,
         ),
     },
 }  # fmt: skip
-SHOWN = 'overlap'  # its other view may show b: MI is no other row's
 NOTHING = '--steps=1 --learning_rate=0 --log_every=1'
 
 
@@ -133,14 +136,6 @@ TABLES = {
     ),
     'worth': RunTable(
         ('mlm_mini', 'bert_nce_mini', 'infoword_mini', 'same_text_mini'),
-        'worth', untrained='mlm_mini', **TEXTS,
-    ),
-    'twenty': RunTable(
-        ('mlm_mini --steps=5480',
-         'bert_nce_mini --learning_rate=1e-3 --steps=6300',
-         'infoword_mini --steps=4580',
-         'bert_mini --seq_len=64 --batch_size=64 --dropout=0 --steps=4750',
-         'same_text_mini --steps=5000'),
         'worth', untrained='mlm_mini', **TEXTS,
     ),
     'tokens': RunTable(
@@ -383,7 +378,7 @@ def draw_worth(
 ) -> None:
     """Draws PICTURES of an evaluation, a line of runs that differ in steps.
 
-    Untrained weights are a level, and over nats runs of SHOWN, too.
+    Untrained weights are a level. Nats compare runs of one row alone.
 
     Args:
         workdirs: workdirs of all seeds, by name of a run.
@@ -404,14 +399,12 @@ def draw_worth(
         for name, each in records.items():
             score = statistics.fmean(join(answers[name], column))
             last = each[0][-1]
-            over_tokens = along == curves.TOKENS
-            shown = f'heldout/{SHOWN}/mi' in last
-            if name == UNTRAINED or shown and not over_tokens:
+            if name == UNTRAINED:
                 levels[name] = score
                 continue
             points.setdefault(_without_steps(name), []).append((
                 last['step'],
-                tokens_of(last) / 1e6 if over_tokens
+                tokens_of(last) / 1e6 if along == curves.TOKENS
                 else statistics.fmean(map(curves.share_of, each)),
                 score,
             ))  # fmt: skip

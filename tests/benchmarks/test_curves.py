@@ -38,7 +38,6 @@ class CurvesTest(absltest.TestCase):
         ])  # fmt: skip
 
     def test_worth_over_nats_and_tokens(self):
-        """Beside runs by their nats what has none to compare."""
         record = {
             'step': 7, 'tokens_per_second': 5e6, 'steps_per_second': 2.0,
             **RECORD,
@@ -74,13 +73,14 @@ class CurvesTest(absltest.TestCase):
             )
             return axis.lines
 
-        curve, *levels = drawn(curves.NATS)
+        curve, other, level = drawn(curves.NATS)
         dim = 1.0 / 4.75
         shares = (-1 / 6.25 + dim) / 2, (0.02 + dim) / 2
         np.testing.assert_allclose(curve.get_xdata(), shares)
         self.assertEqual(list(curve.get_ydata()), [51.0, 52.0])
-        self.assertEqual([list(x.get_ydata()) for x in levels],
-                         [[61.0, 61.0], [50.0, 50.0]])
+        np.testing.assert_allclose(
+            other.get_xdata(), [(0.02 + dim + 4 / 6.5) / 3])
+        self.assertEqual(list(level.get_ydata()), [50.0, 50.0])
         curve, other, level = drawn(curves.TOKENS)
         self.assertEqual(list(curve.get_xdata()), [7.5, 17.5])
         self.assertEqual(list(other.get_xdata()), [17.5])
